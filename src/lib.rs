@@ -171,7 +171,7 @@ pub use base::listener::{
     SyncEvent,
 };
 pub use base::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
-pub use base::{Compression, DefaultTtl, Error, Quota, Reads, Result, Ttl, WhenFull};
+pub use base::{AtOnce, Compression, DefaultTtl, Error, Quota, Reads, Result, Ttl, WhenFull};
 pub use bytes::Bytes;
 pub use data::change::{Change, ExpiryRule};
 pub use data::explanation::{Explanation, Fate, StoredIn, StoredVersion};

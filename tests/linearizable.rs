@@ -343,7 +343,13 @@ impl Stage<'_> {
                 Act::Keep(at, number, c.replace(&key, written, Ttl::Keep).unwrap())
             }
             18 | 19 => self.all(random),
-            0..2 => Act::Get(at, c.get(&key).unwrap().map(|value| number(&value))),
+            0 => Act::Get(at, c.get(&key).unwrap().map(|value| number(&value))),
+            1 => {
+                // A call in vain has no effect: the operation is the one that answers.
+                let found = c.try_get(&key).unwrap().ready();
+                let found = found.unwrap_or_else(|| c.get(&key).unwrap());
+                Act::Get(at, found.map(|value| number(&value)))
+            }
             2 => {
                 let many = c.get_many([&key]).unwrap().remove(0);
                 Act::Get(at, many.map(|value| number(&value)))

@@ -535,8 +535,14 @@ const TEN_MILLIS: Ttl = Ttl::After(Duration::from_millis(10));
 #[test]
 fn an_item_that_is_refreshed_during_a_call_is_found_by_it() {
     type Call = fn(&Container) -> bool;
-    let calls: [(&str, Call); 6] = [
+    let calls: [(&str, Call); 8] = [
         ("get", |c| c.get("k").unwrap().is_some()),
+        ("get_many", |c| c.get_many(["k"]).unwrap()[0].is_some()),
+        // It may have no answer, but not that nothing is there.
+        ("try_get", |c| {
+            let found = c.try_get("k").unwrap().ready();
+            found.is_none_or(|found| found.is_some())
+        }),
         ("contains", |c| c.contains("k").unwrap()),
         ("item", |c| c.item("k").unwrap().is_some()),
         ("replace", |c| c.replace("k", "w", Ttl::Never).unwrap()),
@@ -638,6 +644,10 @@ fn what_only_a_wrong_clock_ended_is_found_when_nothing_is_written() {
 fn a_read_beside_a_clock_that_goes_back_shows_no_older_version() {
     reads_beside_a_clock_that_goes_back(|c| c.get("k").unwrap());
     reads_beside_a_clock_that_goes_back(|c| c.get_many(["k"]).unwrap().remove(0));
+    reads_beside_a_clock_that_goes_back(|c| {
+        let found = c.try_get("k").unwrap().ready();
+        found.unwrap_or_else(|| c.get("k").unwrap())
+    });
 }
 
 fn reads_beside_a_clock_that_goes_back(get: fn(&Container) -> Option<Value>) {

@@ -470,7 +470,7 @@ fn surface() -> (Vec<String>, String) {
             // A conversion into what is not public is not public either.
             let lines = lines
                 .into_iter()
-                .filter(|line| !line.ends_with(" for NotNow"));
+                .filter(|line| !line.ends_with(" for Unready"));
             let lines = Vec::from_iter(lines);
             blocks.push((full, [vec![head], lines].concat().join("\n")));
         }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ebbtide::internals::{
     BlockCache, ContainerId, Cursor, DefaultMillis, Expected, ExpiryView, Fs, Header, ItemTtl,
     Kind, Position, RecordRef, Seek, Seq, Settings, Sim, Table, TableBuilder, TableId, TableMeta,
-    TableOptions, Timestamp, hash_key,
+    TableOptions, Timestamp, Wait, hash_key,
 };
 use ebbtide::{Compression, Error, Result};
 
@@ -187,7 +187,7 @@ fn read_all(table: &Arc<Table>, records: &[Record]) -> Result<()> {
         let found = table.get(hash_key(&record.key), &record.key, record.header.seq)?;
         let found = found.expect("a record does not vanish");
         assert_eq!(found.header, record.header);
-        assert_eq!(found.value()?, record.value);
+        assert_eq!(found.value::<Wait>()?, record.value);
     }
     assert!(table.get(hash_key(b""), b"", Seq::MAX)?.is_none());
     let mut cursor = table.cursor();
@@ -214,7 +214,7 @@ fn ask_anything(table: &Arc<Table>, records: &[Record]) {
     for key in keys.chain([&first, &last]) {
         for max in [Seq::MAX, Seq(5)] {
             if let Ok(Some(found)) = table.get(hash_key(key), key, max) {
-                let _ = found.value();
+                let _ = found.value::<Wait>();
             }
         }
     }

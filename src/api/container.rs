@@ -9,10 +9,10 @@ use crate::api::cursor::Cursor;
 use crate::api::read::{Iter, Keys, Reading, reading_methods};
 use crate::api::writing::{Update, Waiting, Writing};
 use crate::base::counters::ContainerStats;
-use crate::base::{DefaultTtl, Result, Ttl};
+use crate::base::{AtOnce, DefaultTtl, Now, Result, Ttl, Wait};
 use crate::data::item::{Item, Value};
 use crate::data::write::Updated;
-use crate::engine::{ContainerState, Handle, Reader};
+use crate::engine::{ContainerState, Handle};
 use crate::expiry::{DefaultMillis, SettingsChange};
 
 /// A named, ordered set of items with its own expiry settings. Cheap to clone; clones are the same container.
@@ -418,10 +418,8 @@ impl Container {
     pub(crate) fn reading(&self) -> Reading<'_> {
         Reading {
             engine: &self.engine,
-            reader: Reader {
-                state: &self.state,
-                snapshot: None,
-            },
+            state: &self.state,
+            pin: None,
         }
     }
 

@@ -18,13 +18,13 @@ use std::fmt;
 use std::sync::Arc;
 
 #[cfg(feature = "tokio")]
-use crate::base::AtOnce;
-use crate::base::Result;
+use crate::base::Patience;
+use crate::base::{Result, Wait};
 use crate::data::batch::KeyRange;
 #[cfg(feature = "tokio")]
 use crate::data::item::Item;
 use crate::data::lent::{Lent, LentIter};
-use crate::engine::{ContainerState, Engine, Handle, Reader, Scan, SnapshotPin};
+use crate::engine::{ContainerState, Handle, ReadPoint, Scan, SnapshotPin};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
@@ -88,8 +88,12 @@ impl fmt::Debug for Cursor {
 }
 
 impl Cursor {
-    pub(crate) fn new(engine: &Handle, reader: &Reader<'_>, range: KeyRange) -> Cursor {
-        let pin = match reader.snapshot {
+    pub(crate) fn new(
+        engine: &Handle,
+        (state, pin): (&Arc<ContainerState>, Option<&Arc<SnapshotPin>>),
+        range: KeyRange,
+    ) -> Cursor {
+        let pin = match pin {
             Some(pin) => pin.clone(),
             None => Arc::new(engine.snapshot()),
         };
@@ -98,7 +102,7 @@ impl Cursor {
             range,
             scan: None,
             lent: Lent::default(),
-            state: reader.state.clone(),
+            state: state.clone(),
             pin,
             engine: engine.clone(),
         }
@@ -188,11 +192,8 @@ impl Cursor {
                 to: gap.clone(),
             },
         };
-        let reader = Reader {
-            state: &self.state,
-            snapshot: Some(&self.pin),
-        };
-        Engine::scan(&self.engine, &reader, left)
+        let point = ReadPoint::<Wait>::new(&self.engine, &self.state, Some(&self.pin))?;
+        Ok(point.scan(&self.engine, left))
     }
 }
 
@@ -206,13 +207,8 @@ pub struct Judge {
 #[cfg(feature = "tokio")]
 impl Judge {
     /// The item is live still.
-    pub fn is_live(&self, item: &Item) -> bool {
-        self.engine.is_live(&self.state, item)
-    }
-
-    /// The same without waiting.
-    pub fn is_live_at_once(&self, item: &Item) -> AtOnce<bool> {
-        self.engine.is_live_at_once(&self.state, item)
+    pub fn is_live<P: Patience>(&self, item: &Item) -> Result<bool, P::Failure> {
+        self.engine.is_live::<P>(&self.state, item)
     }
 }
 

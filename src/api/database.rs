@@ -9,8 +9,8 @@ use crate::api::batch::Batch;
 use crate::api::container::Container;
 use crate::api::snapshot::Snapshot;
 use crate::api::transaction::Transaction;
-use crate::base::Result;
 use crate::base::counters::Stats;
+use crate::base::{AtOnce, Result};
 use crate::data::write::Written;
 use crate::engine::options::{ContainerOptions, Options};
 use crate::engine::{Engine, Handle, VerifyReport};
@@ -165,6 +165,33 @@ impl Database {
     /// For a batch without writes it returns the version of the last write to the database, and the current time.
     pub fn commit(&self, batch: impl Borrow<Batch>) -> Result<Written> {
         self.engine.write(batch.borrow().checked()?)
+    }
+
+    /// As [`Database::commit`], if nothing is to be waited for. [`AtOnce::WouldWait`]: nothing was written. It would wait for
+    /// a sync, so under [`Durability::Sync`](crate::Durability::Sync), of the database or of the batch, always; for
+    /// conditions, touches and changes of settings, which may have to read files; where writers are slowed down, or a quota
+    /// has little left; where memory or the log is full, until the next [`Database::write`] has made room.
+    ///
+    /// ```
+    /// use ebbtide::{AtOnce, Batch, Database};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let orders = db.container("orders")?;
+    /// let mut batch = Batch::new();
+    /// batch.put(&orders, "o-17", "42 apples").delete(&orders, "o-16");
+    /// let written = match db.try_write(&batch)? {
+    ///     AtOnce::Ready(written) => written,
+    ///     AtOnce::WouldWait => db.commit(&batch)?, // better on a thread that may wait
+    /// };
+    /// assert_eq!(orders.item("o-17")?.unwrap().written_at(), written.written_at());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`Database::commit`].
+    pub fn try_write(&self, batch: impl Borrow<Batch>) -> Result<AtOnce<Written>> {
+        AtOnce::of(self.engine.try_write(batch.borrow().checked()?))
     }
 
     /// Runs `body` as a transaction and commits it: what it reads and writes takes effect at one moment, over any

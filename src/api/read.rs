@@ -6,49 +6,63 @@
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::api::arguments::{all_keys, check_key};
 use crate::api::cursor::Cursor;
-use crate::base::Result;
+use crate::base::{Attempt, Now, Patience, Result, Wait};
 use crate::data::batch::KeyRange;
 use crate::data::item::{Item, Value};
-use crate::engine::{Drawn, Engine, Handle, Reader, Scan};
+use crate::engine::{ContainerState, Drawn, Handle, ReadPoint, Scan, SnapshotPin};
 
 /// A container, and how it is read.
 pub struct Reading<'a> {
     /// The engine of its database.
     pub engine: &'a Handle,
-    /// The container, and the snapshot if there is one.
-    pub reader: Reader<'a>,
+    /// The container.
+    pub state: &'a Arc<ContainerState>,
+    /// The snapshot to read; `None`: the newest state.
+    pub pin: Option<&'a Arc<SnapshotPin>>,
 }
 
-impl Reading<'_> {
+impl<'a> Reading<'a> {
+    #[inline(always)]
+    fn point<P: Patience>(&self) -> Result<ReadPoint<'a, P>, P::Failure> {
+        ReadPoint::new(self.engine, self.state, self.pin)
+    }
+
+    fn scan(&self, range: KeyRange) -> Result<Scan> {
+        Ok(self.point::<Wait>()?.scan(self.engine, range))
+    }
+
     /// See [`reading_methods`], also for the methods below.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+    #[inline]
+    pub fn get<P: Patience>(&self, key: &[u8]) -> Result<Option<Value>, P::Failure> {
         check_key(key)?;
-        Ok(self.engine.get(&self.reader, key)?.map(Value::from))
+        Ok(self.point::<P>()?.get(key)?.map(Value::from))
     }
 
-    pub fn item(&self, key: &[u8]) -> Result<Option<Item>> {
+    #[inline]
+    pub fn item<P: Patience>(&self, key: &[u8]) -> Result<Option<Item>, P::Failure> {
         check_key(key)?;
-        self.engine.item(&self.reader, key)
+        self.point::<P>()?.item(key)
     }
 
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+    pub fn contains<P: Patience>(&self, key: &[u8]) -> Result<bool, P::Failure> {
         check_key(key)?;
-        self.engine.contains(&self.reader, key)
+        self.point::<P>()?.contains(key)
     }
 
     pub fn range(&self, range: KeyRange) -> Iter {
         Iter {
-            scan: Some(Engine::scan(self.engine, &self.reader, range)),
+            scan: Some(self.scan(range)),
         }
     }
 
     pub fn cursor(&self, range: KeyRange) -> Cursor {
-        Cursor::new(self.engine, &self.reader, range)
+        Cursor::new(self.engine, (self.state, self.pin), range)
     }
 
     pub fn get_many<K: AsRef<[u8]>>(
@@ -57,11 +71,23 @@ impl Reading<'_> {
     ) -> Result<Vec<Option<Value>>> {
         let keys: Vec<K> = keys.into_iter().collect();
         keys.iter().try_for_each(|key| check_key(key.as_ref()))?;
-        let values = self.engine.get_many(&self.reader, &keys)?;
+        let values = self.point::<Wait>()?.get_many(&keys)?;
         Ok(values
             .into_iter()
             .map(|value| value.map(Value::from))
             .collect())
+    }
+
+    /// The same, one by one.
+    pub fn get_each<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Attempt<Vec<Option<Value>>> {
+        let keys: Vec<K> = keys.into_iter().collect();
+        keys.iter().try_for_each(|key| check_key(key.as_ref()))?;
+        keys.iter()
+            .map(|key| self.get::<Now>(key.as_ref()))
+            .collect()
     }
 
     pub fn for_each<B>(
@@ -69,7 +95,7 @@ impl Reading<'_> {
         range: KeyRange,
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>> {
-        Engine::scan(self.engine, &self.reader, range)?.for_each(visit)
+        self.scan(range)?.for_each(visit)
     }
 
     pub fn count(&self, range: KeyRange) -> Result<u64> {
@@ -115,7 +141,7 @@ impl Reading<'_> {
     fn random_by(&self, mut state: u64) -> Result<Option<Item>> {
         // The high half of a product is below its other factor.
         let mut chance = |below| ((u128::from(drawn(&mut state)) * u128::from(below)) >> 64) as u64;
-        match self.engine.draw(&self.reader, &mut chance)? {
+        match self.point::<Wait>()?.draw(&mut chance)? {
             Drawn::Item(item) => Ok(Some(item)),
             Drawn::Nothing => Ok(None),
             Drawn::Rare => self.random_of_all(state),
@@ -137,7 +163,7 @@ impl Reading<'_> {
             let Some(chosen) = chosen else {
                 return Ok(None);
             };
-            if let Some(item) = self.item(&chosen)? {
+            if let Some(item) = self.item::<Wait>(&chosen)? {
                 return Ok(Some(item));
             }
         }
@@ -172,7 +198,7 @@ macro_rules! reading_methods {
             /// # Ok::<(), Box<dyn std::error::Error>>(())
             /// ```
             pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-                self.reading().get(key.as_ref())
+                self.reading().get::<Wait>(key.as_ref())
             }
 
             /// A live item: value, version, times.
@@ -191,12 +217,59 @@ macro_rules! reading_methods {
             /// # Ok::<(), Box<dyn std::error::Error>>(())
             /// ```
             pub fn item(&self, key: impl AsRef<[u8]>) -> Result<Option<Item>> {
-                self.reading().item(key.as_ref())
+                self.reading().item::<Wait>(key.as_ref())
+            }
+
+            /// As [`Self::get`], if nothing is to be waited for: it never reads from a device and takes no lock that is held for
+            /// long, so it may be called where other work must go on, as on the thread of an event loop. No future, no copy
+            /// of the key; where the value is in memory, it costs what [`Self::get`] does. [`AtOnce`] has an example.
+            ///
+            /// It would wait where the key's block is not in memory or was not read before, is compressed and not in the
+            /// cache, while the settings are being changed, and when a write to the key comes in between. A page of a file
+            /// that was read before is taken to be in memory, until this thread has had to wait for a device: then the
+            /// system is asked for each page, for a while. So where memory is short a call may wait for a page now and
+            /// then. Where the system does not say what is in memory (elsewhere than on Linux), only the cache is used.
+            ///
+            /// # Errors
+            /// As of [`Self::get`].
+            #[inline]
+            pub fn try_get(&self, key: impl AsRef<[u8]>) -> Result<AtOnce<Option<Value>>> {
+                AtOnce::of(self.reading().get::<Now>(key.as_ref()))
+            }
+
+            /// As [`Self::item`], if nothing is to be waited for: see [`Self::try_get`].
+            ///
+            /// # Errors
+            /// As of [`Self::item`].
+            pub fn try_item(&self, key: impl AsRef<[u8]>) -> Result<AtOnce<Option<Item>>> {
+                AtOnce::of(self.reading().item::<Now>(key.as_ref()))
+            }
+
+            /// As [`Self::get_many`], if nothing is to be waited for, for none of the keys: see [`Self::try_get`].
+            ///
+            /// ```
+            /// use ebbtide::{AtOnce, Database};
+            ///
+            /// let folder = tempfile::tempdir()?;
+            /// let ages = Database::open(folder.path())?.container("ages")?;
+            /// ages.put("ada", "36")?;
+            /// let AtOnce::Ready(found) = ages.try_get_many(["bob", "ada"])? else { unreachable!("both are in memory") };
+            /// assert!(found[0].is_none() && found[1].as_ref().unwrap() == "36");
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            ///
+            /// # Errors
+            /// The error of the first key that cannot be read.
+            pub fn try_get_many<K: AsRef<[u8]>>(
+                &self,
+                keys: impl IntoIterator<Item = K>,
+            ) -> Result<AtOnce<Vec<Option<Value>>>> {
+                AtOnce::of(self.reading().get_each(keys))
             }
 
             /// Whether a live item has the key.
             pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-                self.reading().contains(key.as_ref())
+                self.reading().contains::<Wait>(key.as_ref())
             }
 
             /// All live items, in the order of keys. Sees what was written before the call, or before the snapshot was

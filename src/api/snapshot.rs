@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::api::arguments::{KeyBounds, all_keys, key_range, prefix_range};
 use crate::api::cursor::Cursor;
 use crate::api::read::{Iter, Keys, Reading, reading_methods};
-use crate::base::Result;
+use crate::base::{AtOnce, Now, Result, Wait};
 use crate::data::item::{Item, Value};
-use crate::engine::{ContainerState, Handle, Reader, SnapshotPin};
+use crate::engine::{ContainerState, Handle, SnapshotPin};
 
 /// The writes up to one moment, in all containers. A snapshot freezes which writes are visible, never the clock or the
 /// settings: items that expire are gone from it too.
@@ -92,10 +92,8 @@ impl View {
     pub(crate) fn reading(&self) -> Reading<'_> {
         Reading {
             engine: &self.engine,
-            reader: Reader {
-                state: &self.state,
-                snapshot: Some(&self.pin),
-            },
+            state: &self.state,
+            pin: Some(&self.pin),
         }
     }
 }

@@ -68,7 +68,7 @@ impl<'t> TransactionIter<'t> {
         let begun = state.and_then(|state| {
             let read_set = &mut transaction.lock().read_set;
             let place = read_set.touch(engine, &state, &range.from)?;
-            let (number, scan) = read_set.scan(engine, place, &range);
+            let (number, scan) = read_set.scan(engine, place, &range)?;
             Ok(Source {
                 state,
                 place,

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use crate::base::Timestamp;
 
 /// What every operation returns.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The end of the message about damage that repair cannot fix.
 pub(crate) const BEYOND_REPAIR: &str =

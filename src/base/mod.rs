@@ -9,8 +9,7 @@ pub mod file_name;
 pub mod sync;
 pub mod error;
 pub mod choices;
-#[cfg(feature = "tokio")]
-pub mod at_once;
+pub mod patience;
 pub mod coding;
 pub mod hash;
 pub mod prefetch;
@@ -20,11 +19,10 @@ pub mod disk_usage;
 pub mod record;
 pub mod spans;
 
-#[cfg(feature = "tokio")]
-pub use at_once::{AtOnce, NotNow};
 pub use choices::{Compression, Quota, Reads, WhenFull};
 pub use error::{Error, Result};
 pub use ids::{ContainerId, HIGHEST_NUMBER, Seq, TableId};
+pub use patience::{AtOnce, Attempt, Now, Patience, Unready, Wait};
 pub use prefetch::{prefetch, prefetch_first, prefetch_last, prefetch_lines};
 pub use time::{Timestamp, millis_up};
 pub use ttl::{DefaultTtl, ItemTtl, MAX_TTL_MILLIS, Ttl};

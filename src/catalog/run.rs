@@ -8,10 +8,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-#[cfg(feature = "tokio")]
-use crate::base::AtOnce;
 use crate::base::record::{key_prefix, shared_len};
-use crate::base::{Result, Seq, TableId, Timestamp};
+use crate::base::{Patience, Result, Seq, TableId, Timestamp};
 use crate::catalog::edit::{RunId, RunRecord};
 use crate::catalog::facts::{RunFacts, TableFacts};
 use crate::catalog::table_file::TableFile;
@@ -140,18 +138,14 @@ impl Run {
 
     /// The newest version of a key up to a sequence number.
     #[inline(always)]
-    pub fn get(&self, hash: u64, key: &[u8], max: Seq) -> Result<Option<Found>> {
+    pub fn get<P: Patience>(
+        &self,
+        hash: u64,
+        key: &[u8],
+        max: Seq,
+    ) -> Result<Option<Found>, P::Failure> {
         match self.table_for(key) {
-            Some(table) => table.get(hash, key, max),
-            None => Ok(None),
-        }
-    }
-
-    /// The same, if no file has to be read for it.
-    #[cfg(feature = "tokio")]
-    pub fn get_at_once(&self, hash: u64, key: &[u8], max: Seq) -> AtOnce<Option<Found>> {
-        match self.table_for(key) {
-            Some(table) => table.get_at_once(hash, key, max),
+            Some(table) => table.find::<P>(hash, key, max),
             None => Ok(None),
         }
     }

@@ -33,6 +33,15 @@ pub struct Horizon {
     pub bare: Option<Arc<BareRanges>>,
 }
 
+impl Horizon {
+    /// Whether a version up to the horizon that is the newest of its key is shown: it is not dead, and no range delete covers
+    /// it.
+    #[inline(always)]
+    fn shows(&self, header: &Header, key: &[u8], is_dead: bool) -> bool {
+        !is_dead && header.seq >= self.tombstones.max_covering_seq(key)
+    }
+}
+
 /// An iterator begins a stretch when so many items in a row came from one source: where the keys of several sources
 /// alternate, stretches would be short.
 const LEAD_LEAST: usize = 3;
@@ -149,7 +158,7 @@ impl<C: Cursor> Walk<C> {
             self.between.note_stop();
         }
         self.merge.note_passed();
-        if !view.dead(header) && header.seq >= self.horizon.tombstones.max_covering_seq(key) {
+        if self.horizon.shows(header, key, view.dead(header)) {
             // It is dead by a clock that leads, and not for good.
             self.between.begin_anew();
             self.merge.forget_passed();
@@ -276,9 +285,7 @@ impl<C: Cursor> Walk<C> {
             }
             decided.clear();
             decided.extend_from_slice(record.key);
-            if !check.dead(&header)
-                && header.seq >= self.horizon.tombstones.max_covering_seq(record.key)
-            {
+            if self.horizon.shows(&header, record.key, check.dead(&header)) {
                 self.end_between(Some(decided));
                 self.note_leader();
                 return Some(self.item(check, header));
@@ -395,8 +402,7 @@ impl<C: Cursor> Walk<C> {
             return self.end_range().map(|()| ControlFlow::Break(false));
         }
         let is_dying = lending.view.later.dead(&header);
-        let is_shown = !check.dead(&header)
-            && header.seq >= self.horizon.tombstones.max_covering_seq(record.key);
+        let is_shown = self.horizon.shows(&header, record.key, check.dead(&header));
         let is_alone = is_shown && is_dying && lending.dying_alone;
         if is_alone && !lent.is_empty() {
             return Ok(ControlFlow::Break(true));
@@ -433,7 +439,6 @@ impl<C: Cursor> Walk<C> {
         };
         decided.clear();
         decided.extend_from_slice(key);
-        let max_covering_seq = self.horizon.tombstones.max_covering_seq(decided);
         let before = lent.len();
         while let Some(record) = self.merge.record()
             && is_same(record.key, decided)
@@ -441,7 +446,7 @@ impl<C: Cursor> Walk<C> {
             let header = record.header;
             if header.seq <= self.horizon.max {
                 lent.forget_from(before);
-                if !check.dead(&header) && header.seq >= max_covering_seq {
+                if self.horizon.shows(&header, decided, check.dead(&header)) {
                     let front = self.merge.front().expect("a record has a cursor");
                     front.lend_one(lent)?;
                 } else {
@@ -476,16 +481,15 @@ impl<C: Cursor> Walk<C> {
             };
             decided.clear();
             decided.extend_from_slice(record.key);
-            let max_covering_seq = self.horizon.tombstones.max_covering_seq(record.key);
             let mut item = None;
             while let Some(record) = self.merge.record()
                 && is_same(record.key, decided)
             {
                 let header = record.header;
                 if header.seq <= max {
-                    let dead = check.dead(&header) || header.seq < max_covering_seq;
-                    item = (!dead).then(|| self.item(check, header));
-                    if dead {
+                    let is_shown = self.horizon.shows(&header, decided, check.dead(&header));
+                    item = is_shown.then(|| self.item(check, header));
+                    if !is_shown {
                         self.pass(&header, decided, check.for_good());
                     }
                 }

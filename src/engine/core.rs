@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::base::{Error, Result, Seq, Timestamp, file_name};
+use crate::base::{Error, Patience, Result, Seq, Timestamp, Wait, file_name};
 use crate::catalog::Change;
 use crate::engine::Engine;
 use crate::engine::options::{Background, Options};
@@ -131,13 +131,24 @@ impl Engine {
 
     /// The views of one operation, at a time at which the clock did not go back.
     pub(super) fn expiry_views(&self, state: &ContainerState) -> ExpiryViews {
+        let views = self.exact_views::<Wait>(state);
+        views.expect("whoever waits gets them")
+    }
+
+    /// The same for whoever may wait, or may not.
+    pub(super) fn exact_views<P: Patience>(
+        &self,
+        state: &ContainerState,
+    ) -> Result<ExpiryViews, P::Failure> {
         loop {
             let leads = self.clock.leads();
             let reading = self.clock.read();
-            let views = ExpiryViews::at(reading.now, reading.settled, || state.settings());
+            let settings = state.settings_for::<P>()?;
+            let views = ExpiryViews::at(reading.now, reading.settled, || settings);
             if self.clock.leads() == leads {
-                return views;
+                return Ok(views);
             }
+            P::would_wait()?;
         }
     }
 
@@ -146,13 +157,7 @@ impl Engine {
         self.expiry_views(state).now
     }
 
-    /// The view at a moment that is no earlier than now; cheaper.
-    #[inline]
-    pub(super) fn later_view(&self, state: &ContainerState) -> ExpiryView {
-        ExpiryView::at(self.clock.at_most(), || state.settings())
-    }
-
-    /// The same at a moment that is later by so many milliseconds.
+    /// The view at a moment that is later than now by so many milliseconds at least; cheaper.
     #[inline]
     pub(super) fn later_view_by(&self, state: &ContainerState, millis: u64) -> ExpiryView {
         ExpiryView::at(self.clock.at_most().after(millis), || state.settings())

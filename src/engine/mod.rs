@@ -113,7 +113,7 @@ pub use jobs::scrub::VerifyReport;
 pub use open::repair::{Loss, RepairReport, repair};
 pub use parts::snapshots::SnapshotPin;
 pub use parts::state::ContainerState;
-pub use read::point::Reader;
+pub use read::point::ReadPoint;
 pub use read::random::Drawn;
 pub use read::scan::Scan;
 #[cfg(feature = "tokio")]

@@ -26,6 +26,9 @@ pub use process::{DeviceReads, Priority, priority, set_priority};
 pub use sim::{Call, FailedSync, Fault, FaultPlan, Sim, Survivors};
 #[cfg(any(test, feature = "unstable-internals"))]
 pub use system::pretend_memory_is_short;
-pub use system::{Chunk, fault_in, is_resident, memory_is_short, will_need, zeros};
+pub use system::{
+    Chunk, fault_in, is_resident, memory_is_short, memory_was_known_short, memory_was_short,
+    will_need, zeros,
+};
 pub use tasks::{JoinHandle, Signal, beside, give_way, is_another, is_own_thread, sleep, spawn};
 pub use wait_word::WaitWord;

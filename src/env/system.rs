@@ -178,13 +178,21 @@ pub fn will_need(bytes: &[u8]) {
 #[cfg(all(target_os = "linux", not(miri)))]
 #[inline]
 pub fn memory_is_short() -> bool {
-    let mut seen = SEEN.get();
-    match seen.calls_left.checked_sub(1) {
-        Some(left) => seen.calls_left = left,
-        None => seen.look(),
-    }
-    SEEN.set(seen);
-    seen.is_short
+    Seen::is_short_after(1)
+}
+
+/// The same for a caller that must not wait: queried more often, so that it waits for few pages before it knows.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[inline]
+pub fn memory_was_short() -> bool {
+    Seen::is_short_after(Seen::SOONER)
+}
+
+/// The same as of the last query, which is not repeated as long as memory was not short then.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[inline]
+pub fn memory_was_known_short() -> bool {
+    SEEN.get().is_short && memory_is_short()
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -212,7 +220,7 @@ pub fn pretend_memory_is_short(is_short: bool) {
 struct Seen {
     /// Calls until the next query.
     calls_left: u32,
-    /// Blocks read from devices, at the last query.
+    /// [`device_waits`] at the last query.
     read: libc::c_long,
     is_short: bool,
 }
@@ -221,6 +229,19 @@ struct Seen {
 impl Seen {
     /// More calls than any test makes, to the highest number.
     const PRETENDED: u32 = u32::MAX;
+    /// A call that must not wait counts as so many.
+    const SOONER: u32 = 16;
+
+    #[inline]
+    fn is_short_after(calls: u32) -> bool {
+        let mut seen = SEEN.get();
+        match seen.calls_left.checked_sub(calls) {
+            Some(left) => seen.calls_left = left,
+            None => seen.look(),
+        }
+        SEEN.set(seen);
+        seen.is_short
+    }
 
     /// Only a pretended query is that far away.
     fn is_pretended(&self) -> bool {
@@ -229,7 +250,7 @@ impl Seen {
 
     #[cold]
     fn look(&mut self) {
-        let read = blocks_read();
+        let read = device_waits();
         (self.is_short, self.read) = (read > self.read, read);
         // A query costs as much as a get from memory.
         self.calls_left = if self.is_short { 64 } else { 512 };
@@ -242,14 +263,27 @@ pub fn memory_is_short() -> bool {
     false
 }
 
-/// Blocks that this thread read from devices.
+/// Other systems are not queried: what is mapped may be on a device.
+#[cfg(not(all(target_os = "linux", not(miri))))]
+pub fn memory_was_short() -> bool {
+    true
+}
+
+/// Other systems are not queried: filters and indexes are taken to stay in memory.
+#[cfg(not(all(target_os = "linux", not(miri))))]
+pub fn memory_was_known_short() -> bool {
+    false
+}
+
+/// How often this thread waited for a device: blocks that it read, and pages for which another had asked.
 #[cfg(all(target_os = "linux", not(miri)))]
-fn blocks_read() -> libc::c_long {
+fn device_waits() -> libc::c_long {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the call writes no more than such a structure, for which all zeros are a value.
     unsafe {
         libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
-        usage.assume_init().ru_inblock
+        let usage = usage.assume_init();
+        usage.ru_inblock + usage.ru_majflt
     }
 }
 

@@ -65,11 +65,17 @@ impl Probe {
     }
 }
 
-/// Prefetches the line of the filter for this hash.
+/// The block of the filter for this hash.
+#[inline]
+pub fn line(filter: &[u8], hash: u64) -> &[u8; FILTER_BLOCK_LEN] {
+    let (blocks, _) = filter.as_chunks::<FILTER_BLOCK_LEN>();
+    &blocks[place(hash, blocks.len())]
+}
+
+/// Prefetches it.
 #[inline]
 pub fn fetch(filter: &[u8], hash: u64) {
-    let (blocks, _) = filter.as_chunks::<FILTER_BLOCK_LEN>();
-    prefetch(&blocks[place(hash, blocks.len())]);
+    prefetch(line(filter, hash));
 }
 
 #[inline]

@@ -228,6 +228,12 @@ impl Index {
         &self.part
     }
 
+    /// The bytes of the top, and what is behind it.
+    pub fn top_bytes(&self) -> &[u8] {
+        let top = tail(&self.part).map_or(0, |(top, _)| top.start);
+        &self.part[top..]
+    }
+
     /// The bytes of a page with its checksum.
     pub fn page_bytes(&self, number: usize) -> &[u8] {
         let place = self.top.place(number);

@@ -22,13 +22,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::base::prefetch;
-use crate::base::{Result, Seq};
+use crate::base::{Error, Patience, Result, Seq, Wait};
 use crate::env::{is_resident, memory_is_short, will_need};
 use crate::table::block::Layout;
 use crate::table::cache::CachedRecord;
 use crate::table::filter;
 use crate::table::format::Access;
-use crate::table::reader::{Found, FoundValue, Keep, Table, Wanted};
+use crate::table::get::{Found, FoundValue, Wanted};
+use crate::table::reader::{Keep, Table};
+use crate::table::ready::Residency;
 use crate::table::search::Share;
 
 /// A get of a key that passed the table's filter.
@@ -55,6 +57,15 @@ struct Block<'a> {
     is_short: bool,
     /// Memory is short, and a part of the mapped block was not there.
     is_read: bool,
+}
+
+impl From<CachedRecord> for Found {
+    fn from(record: CachedRecord) -> Found {
+        Found {
+            header: record.header,
+            value: FoundValue::Here(record.value),
+        }
+    }
 }
 
 impl<'a> Lookup<'a> {
@@ -87,7 +98,7 @@ impl<'a> Lookup<'a> {
         };
         let place = match cached {
             Some(record) => Place::Cached(record),
-            None => match table.find_block(key)? {
+            None => match table.find_block::<Wait>(key, Residency::Trusted)? {
                 Some((number, page, row)) => {
                     Place::Block(Block::prefetch(table, (number, page.place(row)), is_short))
                 }
@@ -131,24 +142,23 @@ impl<'a> Lookup<'a> {
         let block = match place {
             Place::Block(block) => block,
             Place::Cached(record) if record.header.seq <= max => {
-                return Ok(Some(Found {
-                    header: record.header,
-                    value: FoundValue::Here(record.value),
-                }));
+                return Ok(Some(Found::from(record)));
             }
-            Place::Cached(_) => return table.get_in_memory((hash, key, max)),
+            Place::Cached(_) => {
+                return table.get_in_memory::<Wait>((hash, key, max), Residency::Trusted);
+            }
         };
         let wanted = (hash, key, max);
         match block.body {
             Some((map, range)) => {
-                let found = table.get_in(block.number, map, range, wanted)?;
+                let found = table.get_in::<Error>(block.number, map, range, wanted)?;
                 if block.is_read {
                     table.cache_record(wanted, &found);
                 }
                 Ok(found)
             }
             None if block.is_short => table.get_passing(block.number, &block.place, wanted),
-            None => table.get_in_own(block.number, &block.place, wanted),
+            None => table.get_in_own::<Wait>(block.number, &block.place, wanted),
         }
     }
 }
@@ -219,13 +229,13 @@ impl Table {
 
     /// Gets from block `number` at `place`, which is compressed or not mapped.
     #[cold]
-    pub(super) fn get_in_own(
+    pub(super) fn get_in_own<P: Patience>(
         self: &Arc<Self>,
         number: usize,
         place: &Range<u64>,
         wanted: Wanted<'_>,
-    ) -> Result<Option<Found>> {
-        let body = self.own_body(number, place, Keep::Cached, Access::Random)?;
+    ) -> Result<Option<Found>, P::Failure> {
+        let body = self.own_body::<P>(number, place, Keep::Cached, Access::Random)?;
         self.get_in(number, &body, 0..body.len(), wanted)
     }
 
@@ -239,10 +249,28 @@ impl Table {
         if let Some(body) = self.cached_body(number) {
             return self.get_in(number, &body, 0..body.len(), wanted);
         }
-        let body = self.own_body(number, place, Keep::Passing, Access::Random)?;
-        let found = self.get_in(number, &body, 0..body.len(), wanted)?;
+        let body = self.own_body::<Wait>(number, place, Keep::Passing, Access::Random)?;
+        let found = self.get_in::<Error>(number, &body, 0..body.len(), wanted)?;
         self.cache_record(wanted, &found);
         Ok(found)
+    }
+
+    /// Gets a cached record or nothing.
+    #[cold]
+    pub(super) fn get_recorded<P: Patience>(
+        &self,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<Found>, P::Failure> {
+        let found = self.cached_record(wanted);
+        P::require(|| found.is_some())?;
+        Ok(found)
+    }
+
+    /// The cached record of a key, if the get may show it.
+    #[cold]
+    pub(super) fn cached_record(&self, (hash, key, max): Wanted<'_>) -> Option<Found> {
+        let record = self.cache.as_ref()?.record(hash, key)?;
+        (record.header.seq <= max).then(|| Found::from(record))
     }
 
     /// Caches what a get found, if it is certain to be the newest version here and its value was read with it.

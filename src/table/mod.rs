@@ -47,9 +47,9 @@ mod builder;
 mod read_ahead;
 mod stored;
 mod reader;
+mod ready;
+mod get;
 mod lookup;
-#[cfg(feature = "tokio")]
-mod at_once;
 // all of a table
 mod cursor;
 mod run;
@@ -63,9 +63,10 @@ pub use builder::{FinishedTable, TableBuilder, TableOptions};
 pub use cache::BlockCache;
 pub use filter::{Probe, build as build_filter, may_contain};
 pub use format::{Footer, Source, TableMeta};
+pub use get::Found;
 pub use index::Index;
 pub use lookup::Lookup;
-pub use reader::{Found, Table};
+pub use reader::Table;
 pub use run::RunCursor;
 pub use run_reader::RunReader;
 pub use salvage::{Gap, Salvage, behind, is_damage};

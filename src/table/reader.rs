@@ -7,16 +7,16 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
 use crate::base::coding::Malformed;
-use crate::base::record::Header;
-use crate::base::{ContainerId, Error, Result, Seq, TableId, prefetch_first, prefetch_last};
+use crate::base::{
+    ContainerId, Error, Patience, Result, Seq, TableId, Wait, prefetch_first, prefetch_last,
+};
 use crate::data::batch::KeyRange;
-use crate::data::cursor::Seek;
 use crate::env::{memory_is_short, will_need};
 use crate::expiry::{Census, ExpiryHistogram, Settings};
 use crate::table::block::{Extent, Layout, TRAILER_LEN, Trailer};
@@ -40,6 +40,8 @@ pub struct Table {
     pub(super) filter: OnceLock<Bytes>,
     /// A bit for each block, then one for each large value: whether it was checked.
     checked: Box<[AtomicU64]>,
+    /// A block was read that is not used as it lies in the file.
+    has_packed: AtomicBool,
 }
 
 /// Whether a block that was not in the cache is cached.
@@ -70,6 +72,7 @@ impl Table {
             index: OnceLock::new(),
             filter: OnceLock::new(),
             checked: (0..touchable).map(|_| AtomicU64::new(0)).collect(),
+            has_packed: AtomicBool::new(false),
         })
     }
 
@@ -190,87 +193,6 @@ impl Table {
         Ok(records)
     }
 
-    /// The newest version of `key` with a sequence number of at most `max`. `hash` is the key's.
-    #[inline(always)]
-    pub fn get(self: &Arc<Self>, hash: u64, key: &[u8], max: Seq) -> Result<Option<Found>> {
-        if !self.may_contain(hash)? {
-            return Ok(None);
-        }
-        self.past_filter(hash, key, max)
-    }
-
-    /// Apart, because most tables that are asked end at their filter.
-    #[inline(never)]
-    fn past_filter(self: &Arc<Self>, hash: u64, key: &[u8], max: Seq) -> Result<Option<Found>> {
-        if memory_is_short() {
-            return self.get_in_short_memory((hash, key, max));
-        }
-        self.get_in_memory((hash, key, max))
-    }
-
-    /// The same past the filter, where blocks are taken to be in memory.
-    #[inline(always)]
-    pub(super) fn get_in_memory(self: &Arc<Self>, wanted: Wanted<'_>) -> Result<Option<Found>> {
-        let Some((number, page, row)) = self.find_block(wanted.1)? else {
-            return Ok(None);
-        };
-        let place = page.place(row);
-        self.prefetch_likely(&place, page.share(row, Seek::AtOrAfter(wanted.1)));
-        match self.raw_body(number, &place, Access::Random)? {
-            Some((map, range)) => self.get_in(number, map, range, wanted),
-            None => self.get_in_own(number, &place, wanted),
-        }
-    }
-
-    /// The only block that can hold `key`: its number, and its row in a page of the index.
-    #[inline(always)]
-    pub(super) fn find_block(&self, key: &[u8]) -> Result<Option<(usize, &Page, usize)>> {
-        let index = self.index()?;
-        let Some(at) = index.top().find(key) else {
-            return Ok(None);
-        };
-        let page = self.page(index, at)?;
-        let found = page.find(key);
-        Ok(found.map(|row| (index.blocks_of(at).start + row, page, row)))
-    }
-
-    /// Like [`Table::get`], in the body of block `number`, which is the `range` of `source`.
-    #[inline(always)]
-    pub(super) fn get_in(
-        self: &Arc<Self>,
-        number: usize,
-        source: &Bytes,
-        range: Range<usize>,
-        (hash, key, max): Wanted<'_>,
-    ) -> Result<Option<Found>> {
-        let (body, fault) = (&source[range.clone()], |bad| self.block_fault(number, bad));
-        // Without `map_err`: it would move what was found.
-        let block = match Layout::of(body) {
-            Ok(layout) => layout.block(body),
-            Err(bad) => return Err(fault(bad)),
-        };
-        let (at, entry) = match block.find(hash, key, max) {
-            Ok(Some(found)) => found,
-            Ok(None) => return Ok(None),
-            Err(bad) => return Err(fault(bad)),
-        };
-        let value = match entry.value() {
-            Some(value) => {
-                let start = range.start;
-                FoundValue::Here(source.slice(start + value.start..start + value.end))
-            }
-            None => FoundValue::Large(Box::new(LargeValue {
-                table: self.clone(),
-                extent: block.extent(at).map_err(fault)?,
-                len: entry.value_len(),
-            })),
-        };
-        Ok(Some(Found {
-            header: entry.header,
-            value,
-        }))
-    }
-
     /// The index, whose top is checked on first use.
     #[inline]
     pub(super) fn index(&self) -> Result<&Index> {
@@ -354,7 +276,7 @@ impl Table {
         }
         match self.raw_body(number, place, access)? {
             Some((map, range)) => Ok(map.slice(range)),
-            None => self.own_body(number, place, keep, access),
+            None => self.own_body::<Wait>(number, place, keep, access),
         }
     }
 
@@ -429,16 +351,18 @@ impl Table {
     }
 
     /// The body of block `number`, which is compressed or not mapped.
-    pub(super) fn own_body(
+    pub(super) fn own_body<P: Patience>(
         &self,
         number: usize,
         place: &Range<u64>,
         keep: Keep,
         access: Access,
-    ) -> Result<Bytes> {
+    ) -> Result<Bytes, P::Failure> {
         if let Some(body) = self.cached_body(number) {
             return Ok(body);
         }
+        P::would_wait()?;
+        self.note_packed();
         let body = match self.stored.map(access) {
             Some(_) if self.is_checked(number as u64) => {
                 let block = self.stored.view(place, access)?;
@@ -530,6 +454,19 @@ impl Table {
         self.checked[bit as usize / 64].fetch_or(1 << (bit % 64), Ordering::Relaxed);
     }
 
+    /// Whether a block was read that is not used as it lies in the file: then others are in the cache alone, too.
+    #[inline]
+    pub(super) fn has_packed(&self) -> bool {
+        self.has_packed.load(Ordering::Relaxed)
+    }
+
+    fn note_packed(&self) {
+        // Mostly it is so already, and the line stays with all who read it.
+        if !self.has_packed() {
+            self.has_packed.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// The error for block `number`.
     #[cold]
     pub(super) fn block_fault(&self, number: usize, bad: Malformed) -> Error {
@@ -555,39 +492,5 @@ const END: usize = 320;
 fn touch_end(block: &[u8]) {
     if let Some(end) = block.last_chunk::<256>() {
         std::hint::black_box((end[0], end[64], end[128], end[192]));
-    }
-}
-
-/// What a get looks for: the key's hash, the key, and the highest sequence number that it may see.
-pub(super) type Wanted<'a> = (u64, &'a [u8], Seq);
-
-/// A record that a get found. Its value is read only on request. Small, because a get moves it some times.
-pub struct Found {
-    /// Kind, sequence number, time, ttl.
-    pub header: Header,
-    pub(super) value: FoundValue,
-}
-
-/// Where its value is.
-pub(super) enum FoundValue {
-    Here(Bytes),
-    Large(Box<LargeValue>),
-}
-
-/// A value that is outside its block.
-pub(super) struct LargeValue {
-    pub(super) table: Arc<Table>,
-    pub(super) extent: Extent,
-    pub(super) len: usize,
-}
-
-impl Found {
-    /// The value, which keeps its source alive: the file's bytes, or a decompressed block.
-    #[inline]
-    pub fn value(self) -> Result<Bytes> {
-        match self.value {
-            FoundValue::Here(bytes) => Ok(bytes),
-            FoundValue::Large(large) => large.table.large_value(&large.extent, large.len),
-        }
     }
 }

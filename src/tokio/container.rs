@@ -9,11 +9,11 @@ use crate::api::arguments::{KeyBounds, prefix_range};
 use crate::api::container::Container;
 use crate::api::expirations::ExpiryCursor;
 use crate::api::writing::Update;
-use crate::base::{AtOnce, DefaultTtl, Result, Ttl};
+use crate::base::{Attempt, DefaultTtl, Now, Result, Ttl};
 use crate::data::item::{Item, Value};
 use crate::data::version::Version;
 use crate::data::write::{Updated, Written};
-use crate::tokio::read::{async_reading_methods, bounds, bytes};
+use crate::tokio::read::{async_reading_methods, bounds, bytes, few_at_once};
 use crate::tokio::shared::{Lane, Shared};
 use crate::tokio::stream::{ItemStream, KeyStream};
 use crate::tokio::turns::{AsyncChanges, AsyncExpirations};
@@ -172,7 +172,7 @@ impl AsyncContainer {
         &self,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
-        at_once: impl FnOnce(&Begin, &[u8], &[u8]) -> AtOnce<T>,
+        at_once: impl FnOnce(&Begin, &[u8], &[u8]) -> Attempt<T>,
         later: impl FnOnce(Container, Vec<u8>, Vec<u8>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let at_once = |way: &Begin, (key, value): &mut (_, _)| {

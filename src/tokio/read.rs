@@ -4,37 +4,19 @@
 
 use std::ops::Bound;
 
-use crate::api::arguments::{KeyBounds, check_key};
+use crate::api::arguments::KeyBounds;
 use crate::api::read::Reading;
-use crate::base::{AtOnce, NotNow};
-use crate::data::item::{Item, Value};
+use crate::base::{Attempt, Unready};
+use crate::data::item::Value;
 
 /// More keys than this are not looked up in one poll: others wait meanwhile.
 const MOST_AT_ONCE: usize = 64;
 
-/// What can be answered without waiting.
-impl Reading<'_> {
-    pub fn get_at_once(&self, key: &[u8]) -> AtOnce<Option<Value>> {
-        check_key(key)?;
-        let value = self.engine.get_at_once(&self.reader, key)?;
-        Ok(value.map(Value::from))
-    }
-
-    pub fn item_at_once(&self, key: &[u8]) -> AtOnce<Option<Item>> {
-        check_key(key)?;
-        self.engine.item_at_once(&self.reader, key)
-    }
-
-    pub fn contains_at_once(&self, key: &[u8]) -> AtOnce<bool> {
-        check_key(key)?;
-        self.engine.contains_at_once(&self.reader, key)
-    }
-
-    pub fn get_many_at_once(&self, keys: &[Vec<u8>]) -> AtOnce<Vec<Option<Value>>> {
-        if keys.len() > MOST_AT_ONCE {
-            return Err(NotNow::Waits);
-        }
-        keys.iter().map(|key| self.get_at_once(key)).collect()
+/// The values of some keys, if none of them is to be waited for.
+pub fn few_at_once(of: &Reading<'_>, keys: &[Vec<u8>]) -> Attempt<Vec<Option<Value>>> {
+    match keys.len() {
+        ..=MOST_AT_ONCE => of.get_each(keys),
+        _ => Err(Unready::WouldWait),
     }
 }
 
@@ -56,7 +38,7 @@ macro_rules! async_reading_methods {
             /// The value of a live item.
             pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
                 let of = &self.of;
-                let at_once = |key: &mut _| of.reading().get_at_once(AsRef::as_ref(key));
+                let at_once = |key: &mut _| of.reading().get::<Now>(AsRef::as_ref(key));
                 let later = |key| {
                     let (of, key) = (of.clone(), bytes(key));
                     move || of.get(key)
@@ -67,7 +49,7 @@ macro_rules! async_reading_methods {
             /// A live item with all that is known of it.
             pub async fn item(&self, key: impl AsRef<[u8]>) -> Result<Option<Item>> {
                 let of = &self.of;
-                let at_once = |key: &mut _| of.reading().item_at_once(AsRef::as_ref(key));
+                let at_once = |key: &mut _| of.reading().item::<Now>(AsRef::as_ref(key));
                 let later = |key| {
                     let (of, key) = (of.clone(), bytes(key));
                     move || of.item(key)
@@ -78,7 +60,7 @@ macro_rules! async_reading_methods {
             /// Whether a live item has the key.
             pub async fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
                 let of = &self.of;
-                let at_once = |key: &mut _| of.reading().contains_at_once(AsRef::as_ref(key));
+                let at_once = |key: &mut _| of.reading().contains::<Now>(AsRef::as_ref(key));
                 let later = |key| {
                     let (of, key) = (of.clone(), bytes(key));
                     move || of.contains(key)
@@ -97,7 +79,7 @@ macro_rules! async_reading_methods {
                 keys: impl IntoIterator<Item = K>,
             ) -> Result<Vec<Option<Value>>> {
                 let (of, keys) = (&self.of, keys.into_iter().map(bytes).collect());
-                let at_once = |keys: &mut Vec<Vec<u8>>| of.reading().get_many_at_once(keys);
+                let at_once = |keys: &mut Vec<Vec<u8>>| few_at_once(&of.reading(), keys);
                 let later = |keys: Vec<Vec<u8>>| {
                     let of = of.clone();
                     move || of.get_many(keys)

@@ -11,7 +11,7 @@ use ::tokio::task::coop::consume_budget;
 
 use crate::api::database::Database;
 use crate::base::counters::Counter;
-use crate::base::{AtOnce, Error, NotNow, Result};
+use crate::base::{Attempt, Error, Result, Unready};
 use crate::env::spawn;
 use crate::tokio::pool::{Answer, Pool, run_apart};
 use crate::tokio::write::Begin;
@@ -106,7 +106,7 @@ impl Shared {
     pub async fn read<A, T, J>(
         &self,
         mut of: A,
-        at_once: impl FnOnce(&mut A) -> AtOnce<T>,
+        at_once: impl FnOnce(&mut A) -> Attempt<T>,
         later: impl FnOnce(A) -> J,
     ) -> Result<T>
     where
@@ -115,8 +115,8 @@ impl Shared {
     {
         consume_budget().await;
         match at_once(&mut of) {
-            Err(NotNow::Waits) => self.pooled(Lane::Read, later(of)).await,
-            Err(NotNow::Failed(error)) => self.inline(Err(error)),
+            Err(Unready::WouldWait) => self.pooled(Lane::Read, later(of)).await,
+            Err(Unready::Failed(error)) => self.inline(Err(error)),
             Ok(answer) => self.inline(Ok(answer)),
         }
     }
@@ -125,7 +125,7 @@ impl Shared {
     pub async fn write<A, T, J>(
         &self,
         mut what: A,
-        at_once: impl FnOnce(&Begin, &mut A) -> AtOnce<T>,
+        at_once: impl FnOnce(&Begin, &mut A) -> Attempt<T>,
         later: impl FnOnce(A) -> J,
     ) -> Result<T>
     where
@@ -139,8 +139,8 @@ impl Shared {
             (begun, way.awaits_sync())
         };
         match begun {
-            Err(NotNow::Waits) => self.pooled(Lane::Write, later(what)).await,
-            Err(NotNow::Failed(error)) => self.inline(Err(error)),
+            Err(Unready::WouldWait) => self.pooled(Lane::Write, later(what)).await,
+            Err(Unready::Failed(error)) => self.inline(Err(error)),
             Ok(answer) if awaits_sync => {
                 self.synced().await?;
                 self.inline(Ok(answer))

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 
 use crate::api::cursor::{Cursor, Judge};
-use crate::base::{NotNow, Result};
+use crate::base::{Now, Result, Unready, Wait};
 use crate::data::item::Item;
 use crate::tokio::pool::Answer;
 use crate::tokio::shared::{Lane, Shared};
@@ -113,9 +113,9 @@ impl ItemStream {
     }
 
     /// An item of the chunk that is live still.
-    fn take_live(&mut self) -> std::result::Result<Option<Item>, NotNow> {
+    fn take_live(&mut self) -> Result<Option<Item>, Unready> {
         while let Some(item) = self.found.front() {
-            let is_live = self.judge.is_live_at_once(item)?;
+            let is_live = self.judge.is_live::<Now>(item)?;
             let item = self.found.pop_front();
             if is_live {
                 return Ok(item);
@@ -134,7 +134,8 @@ impl ItemStream {
                 cursor.begin(is_backwards);
             }
             let judge = cursor.judge();
-            found.retain(|item| judge.is_live(item));
+            // A failure to judge is met again by the read that follows.
+            found.retain(|item| matches!(judge.is_live::<Wait>(item), Ok(true)));
             let mut has_ended = false;
             if found.is_empty() {
                 found = cursor.items(is_backwards)?.into();
@@ -149,8 +150,8 @@ impl ItemStream {
         loop {
             match self.take_live() {
                 Ok(Some(item)) => return Poll::Ready(Ok(Some(item))),
-                Ok(None) | Err(NotNow::Waits) => {}
-                Err(NotNow::Failed(error)) => return Poll::Ready(Err(error)),
+                Ok(None) | Err(Unready::WouldWait) => {}
+                Err(Unready::Failed(error)) => return Poll::Ready(Err(error)),
             }
             match std::mem::replace(&mut self.turn, Turn::Ended) {
                 Turn::Ended => return Poll::Ready(Ok(None)),

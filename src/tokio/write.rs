@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::api::writing::Way;
-use crate::base::{AtOnce, NotNow};
+use crate::base::{Attempt, Unready};
 use crate::data::batch::Op;
 use crate::data::item::Item;
 use crate::data::write::Written;
@@ -30,9 +30,9 @@ impl Begin {
 }
 
 impl Way for &Begin {
-    type Failure = NotNow;
+    type Failure = Unready;
 
-    fn write_one(&self, engine: &Engine, state: &Arc<ContainerState>, op: Op<'_>) -> AtOnce<()> {
+    fn write_one(&self, engine: &Engine, state: &Arc<ContainerState>, op: Op<'_>) -> Attempt<()> {
         self.note(engine.write_one_at_once(state, &op)?);
         Ok(())
     }
@@ -43,7 +43,7 @@ impl Way for &Begin {
         state: &Arc<ContainerState>,
         key: &[u8],
         decide: &mut dyn FnMut(Option<Item>) -> UpdateAction,
-    ) -> AtOnce<Option<Written>> {
+    ) -> Attempt<Option<Written>> {
         let begun = engine.update_at_once(state, key, decide)?;
         Ok(begun.map(|begun| self.note(begun)))
     }

@@ -37,7 +37,6 @@ impl Store {
     }
 
     /// A frame of so many bytes from `position` on is taken without a call to the system.
-    #[cfg(feature = "tokio")]
     pub fn takes_at_once(&self, position: u64, len: u64) -> bool {
         match self {
             Store::Direct => false,
@@ -247,7 +246,6 @@ impl Buffered {
         Ok(())
     }
 
-    #[cfg(feature = "tokio")]
     fn has_room(&self, position: u64, len: u64) -> bool {
         !self.goes_past(position, len) && self.is_free_up_to(position + len)
     }

@@ -22,7 +22,6 @@ use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::{Error, Result, Seq, Timestamp, spans};
 use crate::env::{Fs, Ring, monotonic};
 use crate::wal::chain::{LogStart, ring_name};
-#[cfg(feature = "tokio")]
 use crate::wal::frame::HEAD_LEN_MAX;
 use crate::wal::frame::{
     Encoder, FrameHeader, FrameKind, NO_SYNC, PayloadCrc, Position, RING_TAIL_LEN, RingMark,
@@ -485,7 +484,6 @@ impl Appender {
     }
 
     /// A frame with so much payload is appended without a file being touched, and so without waiting for one.
-    #[cfg(feature = "tokio")]
     pub fn takes_at_once(&self, payload_len: usize) -> bool {
         let len = (HEAD_LEN_MAX + payload_len) as u64;
         self.end + len <= self.segment.full_at() && self.log.store.takes_at_once(self.end, len)

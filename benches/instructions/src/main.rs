@@ -135,6 +135,13 @@ impl World {
         }
     }
 
+    fn try_get(&self, keys: &[Key]) {
+        for key in keys {
+            let found = self.items.try_get(key).expect("read").ready();
+            assert!(found.expect("nothing is to be waited for").is_some());
+        }
+    }
+
     fn get_many(&self, keys: &[Key], there: bool) {
         for keys in keys.chunks(MANY) {
             let values = self.items.get_many(keys).expect("read");
@@ -198,7 +205,7 @@ enum Holds {
 /// A name, what the operation needs, and how many times it was done within [`counted_part`].
 type Operation = (&'static str, Holds, fn(&str) -> Result<u64>);
 
-const OPERATIONS: [Operation; 19] = [
+const OPERATIONS: [Operation; 20] = [
     ("put", Holds::Nothing, |folder| {
         let (world, more) = (World::with_few(folder)?, keys(FEW..2 * FEW));
         counted_part(&mut || world.put(&more));
@@ -222,6 +229,13 @@ const OPERATIONS: [Operation; 19] = [
     ("get", Holds::Runs(1), |folder| {
         let (world, keys) = (World::open(folder)?, any_of(ITEMS, FEW));
         counted_once_warm(&mut || world.get(&keys, true));
+        Ok(FEW)
+    }),
+    ("try-get", Holds::Runs(1), |folder| {
+        let (world, keys) = (World::open(folder)?, any_of(ITEMS, FEW));
+        // A block that was never read is one to wait for.
+        world.get(&keys, true);
+        counted_once_warm(&mut || world.try_get(&keys));
         Ok(FEW)
     }),
     ("get-runs", Holds::Runs(RUNS), |folder| {

@@ -32,13 +32,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::base::record::Header;
-use crate::base::{Error, Result, Seq, Timestamp};
+use crate::base::{Error, Result, Seq, Timestamp, Wait};
 use crate::data::item::Value;
 use crate::engine::Engine;
 use crate::engine::inspect::due::each;
 use crate::engine::parts::feeds::{Reading, Wants};
 use crate::engine::parts::state::ContainerState;
-use crate::engine::read::point::{Reader, newest};
+use crate::engine::read::point::ReadPoint;
 use crate::env::ClockBehind;
 use crate::expiry::{Cause, Census, Ending, Settings};
 
@@ -319,12 +319,8 @@ impl Engine {
         end: Timestamp,
         key: &[u8],
     ) -> Result<Option<Ended>> {
-        let reader = Reader {
-            state,
-            snapshot: None,
-        };
-        let (read_state, max) = self.sight_of(&reader);
-        let Some(hit) = newest(&read_state, key, max)? else {
+        let point = ReadPoint::<Wait>::new(self, state, None)?;
+        let Some(hit) = point.newest(key)? else {
             return Ok(None);
         };
         let header = hit.header();
@@ -334,7 +330,7 @@ impl Engine {
         Ok(match settings.ending(&header) {
             Some(ending) if ending.at == end => Some(Ended {
                 key: key.into(),
-                value: hit.value()?.into(),
+                value: hit.value::<Wait>()?.into(),
                 header,
                 at: end,
                 cause: ending.cause,

@@ -207,14 +207,6 @@ impl Stand {
 }
 
 impl Engine {
-    /// After a read found nothing: a follower waits until all read states are replaced, if some are.
-    #[inline]
-    pub(in crate::engine) fn pass_switch(&self, state: &ContainerState) {
-        if self.follower.is_some() {
-            state.settings();
-        }
-    }
-
     /// Opens the database in a folder to read it beside whoever writes it.
     pub fn follow(path: &Path, options: &Options) -> Result<Arc<Engine>> {
         let options = &Options {

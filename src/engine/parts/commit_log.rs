@@ -50,9 +50,7 @@ use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{
     CachePadded, Mutex, MutexGuard, lock_soon, lock_soon_after, try_lock_soon,
 };
-#[cfg(feature = "tokio")]
-use crate::base::{AtOnce, NotNow};
-use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
+use crate::base::{Attempt, ContainerId, Error, Result, Seq, Timestamp, Unready};
 use crate::engine::parts::read_state::Flushable;
 use crate::engine::parts::relied::{Relied, Relying};
 use crate::engine::parts::state::ContainerState;
@@ -256,9 +254,8 @@ impl CommitLog {
     }
 
     /// The same for who must not go to sleep: it is taken if it becomes free in the while that a writer looks for it.
-    #[cfg(feature = "tokio")]
-    pub fn lock_at_once(&self) -> AtOnce<MutexGuard<'_, CommitState>> {
-        try_lock_soon(&self.state).ok_or(NotNow::Waits)
+    pub fn lock_at_once(&self) -> Attempt<MutexGuard<'_, CommitState>> {
+        try_lock_soon(&self.state).ok_or(Unready::WouldWait)
     }
 
     /// The same for who can do without.

@@ -5,9 +5,7 @@ use std::sync::{Arc, Weak};
 use crate::base::record::Header;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::sync::{Guard, Mutex};
-#[cfg(feature = "tokio")]
-use crate::base::{AtOnce, NotNow};
-use crate::base::{Compression, ContainerId, Error, Result, Seq, Timestamp};
+use crate::base::{Compression, ContainerId, Error, Patience, Result, Seq, Timestamp};
 use crate::catalog::{ContainerRecord, Version};
 use crate::data::bare_ranges::BareRanges;
 use crate::engine::parts::allowance::Allowance;
@@ -231,10 +229,16 @@ impl ContainerState {
         self.settings.version()
     }
 
-    /// The settings, if nobody changes them now.
-    #[cfg(feature = "tokio")]
-    pub(in crate::engine) fn settings_at_once(&self) -> AtOnce<Settings> {
-        self.settings.try_load().ok_or(NotNow::Waits)
+    /// The same for whoever may wait for a change under way, or may not.
+    #[inline(always)]
+    pub(in crate::engine) fn settings_for<P: Patience>(&self) -> Result<Settings, P::Failure> {
+        if !P::WAITS
+            && let Some(settings) = self.settings.try_load()
+        {
+            return Ok(settings);
+        }
+        P::would_wait()?;
+        Ok(self.settings())
     }
 
     /// After the settings were read: whether they are of a change that a reader at this sequence number does not see.

@@ -1,20 +1,18 @@
 //! Reads of many keys, in groups. For each group memtables are searched one key after the other, and runs in the steps of
 //! [`Lookup`], for all keys side by side.
 //!
-//! A group has one read state, one sequence number and one reading of the clock, taken in the order of read.rs. A version that
-//! is live by a later reading of the clock is an answer by 3 there; a key that is not found, by 2. The others are read again,
-//! one by one, as single reads.
+//! A group has one [`ReadPoint`] and one look at the clock. Where that leaves open whether a version is live, its key is read
+//! again, as a single read.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::base::hash::hash_key;
-use crate::base::{Result, Seq};
+use crate::base::{Result, Seq, Wait};
 use crate::catalog::Run;
-use crate::engine::Engine;
 use crate::engine::parts::read_state::ReadState;
-use crate::engine::read::point::{Hit, Reader, in_memory};
+use crate::engine::read::point::{Hit, ReadPoint, in_memory};
 use crate::table::{Found, Lookup, Table};
 
 /// Keys of a group: about as many cache lines as a core can load at once.
@@ -94,45 +92,40 @@ fn look_up<'a>(
     Ok(())
 }
 
-impl Engine {
-    /// The values of live items, in the order of the keys: each as [`Engine::get`] would find it.
-    pub fn get_many<K: AsRef<[u8]>>(
-        &self,
-        reader: &Reader<'_>,
-        keys: &[K],
-    ) -> Result<Vec<Option<Bytes>>> {
+impl ReadPoint<'_, Wait> {
+    /// The values of live items, in the order of the keys: each as [`ReadPoint::get`] would find it.
+    pub fn get_many<K: AsRef<[u8]>>(mut self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let mut values = Vec::with_capacity(keys.len());
-        for group in keys.chunks(GROUP) {
-            self.get_group(reader, group, &mut values)?;
+        for (number, group) in keys.chunks(GROUP).enumerate() {
+            if number > 0 {
+                self = self.renewed()?;
+            }
+            self.get_group(group, &mut values)?;
         }
         Ok(values)
     }
 
-    fn get_group<K: AsRef<[u8]>>(
-        &self,
-        reader: &Reader<'_>,
-        keys: &[K],
-        values: &mut Vec<Option<Bytes>>,
-    ) -> Result<()> {
-        self.check_open(reader.state)?;
-        let (read_state, max) = self.sight_of(reader);
+    fn get_group<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut Vec<Option<Bytes>>) -> Result<()> {
         let mut wanted: Vec<_> = keys
             .iter()
             .map(|key| {
                 let (key, hash) = (key.as_ref(), hash_key(key.as_ref()));
-                let hit = in_memory(&read_state, hash, key, max);
+                let hit = in_memory(&self.read_state, hash, key, self.seq);
                 Wanted { key, hash, hit }
             })
             .collect();
-        newest_of(&read_state, &mut wanted, max)?;
-        let later = self.later_view(reader.state);
-        let is_of_its_time = reader.snapshot.is_some() || !reader.state.may_be_newer_than(max);
-        let is_certain = is_of_its_time && self.clock.leads() == 0;
+        newest_of(&self.read_state, &mut wanted, self.seq)?;
+        let glance = self.glance()?;
         for Wanted { key, hit, .. } in wanted {
-            values.push(match hit {
-                None => None,
-                Some(hit) if is_certain && !later.dead(&hit.header()) => Some(hit.value()?),
-                Some(_) => self.get(reader, key)?,
+            let Some(hit) = hit else {
+                self.pass_switch()?;
+                values.push(None);
+                continue;
+            };
+            values.push(match glance.is_live(&hit.header()) {
+                Some(true) => Some(hit.value::<Wait>()?),
+                Some(false) => None,
+                None => self.renewed()?.get(key)?,
             });
         }
         Ok(())

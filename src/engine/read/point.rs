@@ -1,4 +1,9 @@
-//! Reads. Every one takes, in this order: read state, published sequence number, clock, settings (see this folder's head).
+//! Where a read looks and by what it judges: [`ReadPoint`]. It takes, in this order: read state, published sequence number,
+//! clock, settings, each newer than the one before.
+//!
+//! All reads of items go through it: of the newest state, of a snapshot, of a transaction (judged at its beginning), of many
+//! keys, of a range; by callers who wait and by those who must not ([`Patience`]). Where one who must not would wait, or
+//! start over, it ends without an answer, and has taken the same steps in the same order until then.
 //!
 //! An answer is correct for one moment between call and return, as to the newest write and as to time. Let V be the
 //! version that a read finds: the newest of its key in the read state up to the sequence number.
@@ -6,8 +11,9 @@
 //! 1. At some moment between the loads of read state and sequence number V was the newest published version: the read
 //!    state holds everything that was published before it, and records in later memtables are newer than all it holds.
 //! 2. Nothing found, or a tombstone: there was no item at that moment, whatever the time.
-//! 3. V is live by the clock that is read next: then it was live at that moment, because expiry is final. This is the
-//!    usual read, and it ends here. If the clock ever went back ([`SettledClock::leads`]), go on with 5.
+//! 3. V is live by the clock that is read next, and by settings that are not those of a later write: then it was live at
+//!    that moment, because expiry is final. This is the usual read, and it ends here. If the clock ever went back
+//!    ([`SettledClock::leads`]), or the settings are newer, go on with 5.
 //! 4. V is dead by the clock: that does not mean that it was dead at the moment of 1. The key may have been refreshed
 //!    and V may have ended in between, and then the key was live throughout.
 //! 5. So V is judged by the exact clock, and the read checks again whether V is the newest version. If it is, V was the
@@ -17,6 +23,7 @@
 //!    one under [`Durability::Sync`] that is in a memtable and not synced yet, may have found V live before it died:
 //!    the check waits for it. Any other write takes effect when it is published, and no read waits for it.
 //! 7. A snapshot's sequence number is fixed: V stays the newest version, and is judged once.
+//! 8. At a moment that was chosen ([`Moment::At`]) V is judged once as well, dead or live, by the settings chosen with it.
 //!
 //! Before a job installs its result, the writes that were stamped before it judged are visible (install.rs), so 2 also
 //! holds where V was purged.
@@ -25,6 +32,7 @@
 //! [`Relied`]: crate::engine::parts::relied::Relied
 //! [`Durability::Sync`]: crate::engine::options::Durability::Sync
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -32,7 +40,7 @@ use bytes::Bytes;
 use crate::base::hash::hash_key;
 use crate::base::record::Header;
 use crate::base::sync::Guard;
-use crate::base::{Result, Seq, Timestamp};
+use crate::base::{Patience, Result, Seq, Timestamp, Wait};
 use crate::catalog::Run;
 use crate::data::cursor::{Cursor, Head, Position, Seek};
 use crate::data::item::{Item, Pair};
@@ -43,16 +51,53 @@ use crate::engine::Engine;
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::snapshots::SnapshotPin;
 use crate::engine::parts::state::ContainerState;
-use crate::expiry::ExpiryView;
+use crate::expiry::{ExpiryView, ExpiryViews};
 use crate::mem::MemCursor;
 use crate::table::{self, RunCursor};
 
-/// What a read reads from.
-pub struct Reader<'a> {
-    /// The container.
-    pub state: &'a Arc<ContainerState>,
+/// By what a read judges.
+#[derive(Clone, Copy)]
+pub enum Moment<'a> {
+    /// By the clock, at some moment between call and return.
+    Clock,
+    /// By these views, whenever it is.
+    At(&'a ExpiryViews),
+}
+
+/// Where a read looks and by what it judges. See the file's head.
+pub struct ReadPoint<'a, P> {
+    engine: &'a Engine,
+    pub(super) state: &'a Arc<ContainerState>,
     /// The snapshot to read; `None`: the newest state.
-    pub snapshot: Option<&'a Arc<SnapshotPin>>,
+    pub(super) pin: Option<&'a Arc<SnapshotPin>>,
+    pub(super) moment: Moment<'a>,
+    pub(super) read_state: Guard<Arc<ReadState>>,
+    /// Later writes are not seen.
+    pub(super) seq: Seq,
+    patience: PhantomData<P>,
+}
+
+/// One look at clock and settings, by which versions that were found are judged.
+pub(super) struct Glance {
+    view: ExpiryView,
+    /// A version that is live by the view is an answer.
+    is_live_certain: bool,
+    /// So is one that is dead.
+    is_dead_certain: bool,
+}
+
+impl Glance {
+    /// Whether a version is live; `None` if that is not known.
+    #[inline(always)]
+    pub(super) fn is_live(&self, header: &Header) -> Option<bool> {
+        if !self.view.dead(header) && self.is_live_certain {
+            return Some(true);
+        }
+        match self.is_dead_certain || header.is_tombstone() {
+            true => Some(false),
+            false => None,
+        }
+    }
 }
 
 /// Where the newest version of a key is.
@@ -73,24 +118,24 @@ impl Hit<'_> {
     }
 
     #[inline(always)]
-    pub(in crate::engine) fn value(self) -> Result<Bytes> {
+    pub(in crate::engine) fn value<P: Patience>(self) -> Result<Bytes, P::Failure> {
         match self {
-            Hit::Memory(entry) => entry.value_bytes(),
-            Hit::Disk(found) => found.value(),
+            Hit::Memory(entry) => Ok(entry.value_bytes()?),
+            Hit::Disk(found) => found.value::<P>(),
         }
     }
 }
 
 /// The newest version of a key up to `max`, dead or not, unless a range delete covers it.
-pub(in crate::engine) fn newest<'a>(
+pub(in crate::engine) fn newest<'a, P: Patience>(
     read_state: &'a ReadState,
     key: &[u8],
     max: Seq,
-) -> Result<Option<Hit<'a>>> {
+) -> Result<Option<Hit<'a>>, P::Failure> {
     let hash = hash_key(key);
     let hit = match in_memory(read_state, hash, key, max) {
         Some(hit) => Ok(Some(hit)),
-        None => on_disk(read_state, max, |run| run.get(hash, key, max)),
+        None => on_disk(read_state, max, |run| run.get::<P>(hash, key, max)),
     };
     // Returned as it is: to take it apart would move the hit, which is large.
     match &hit {
@@ -101,7 +146,7 @@ pub(in crate::engine) fn newest<'a>(
 
 /// Asks the memtables newest first: the first version found is the newest.
 #[inline(always)]
-pub(in crate::engine) fn in_memory<'a>(
+pub(super) fn in_memory<'a>(
     read_state: &'a ReadState,
     hash: u64,
     key: &[u8],
@@ -121,11 +166,11 @@ pub(in crate::engine) fn in_memory<'a>(
 
 /// Asks the runs in the order of their highest sequence numbers, until the version found is newer than all that remain.
 #[inline(always)]
-pub(in crate::engine) fn on_disk<'a, E>(
+fn on_disk<'a, E>(
     read_state: &'a ReadState,
     max: Seq,
-    get: impl Fn(&Run) -> std::result::Result<Option<table::Found>, E>,
-) -> std::result::Result<Option<Hit<'a>>, E> {
+    get: impl Fn(&Run) -> Result<Option<table::Found>, E>,
+) -> Result<Option<Hit<'a>>, E> {
     let runs = &read_state.version.runs;
     for (at, run) in runs.iter().enumerate() {
         if run.census.seq_min <= max
@@ -148,8 +193,8 @@ fn newest_among<'a, E>(
     mut best: table::Found,
     runs: &[Arc<Run>],
     max: Seq,
-    get: impl Fn(&Run) -> std::result::Result<Option<table::Found>, E>,
-) -> std::result::Result<Option<Hit<'a>>, E> {
+    get: impl Fn(&Run) -> Result<Option<table::Found>, E>,
+) -> Result<Option<Hit<'a>>, E> {
     for run in runs {
         if best.header.seq > run.census.seq_max {
             break;
@@ -164,80 +209,179 @@ fn newest_among<'a, E>(
     Ok(Some(Hit::Disk(best)))
 }
 
-impl Engine {
-    /// The read state that a reader sees, and then up to which sequence number.
-    #[inline]
-    pub(in crate::engine) fn sight_of(&self, reader: &Reader<'_>) -> (Guard<Arc<ReadState>>, Seq) {
-        match reader.snapshot {
-            None => (reader.state.read_state(), self.commit_log.published()),
-            Some(pin) => (pin.guard(reader.state), pin.seq()),
-        }
+impl<'a, P: Patience> ReadPoint<'a, P> {
+    /// Of the newest state, or of this snapshot, judged by the clock.
+    #[inline(always)]
+    pub fn new(
+        engine: &'a Engine,
+        state: &'a Arc<ContainerState>,
+        pin: Option<&'a Arc<SnapshotPin>>,
+    ) -> Result<ReadPoint<'a, P>, P::Failure> {
+        ReadPoint::with(engine, state, pin, Moment::Clock)
+    }
+
+    /// Of a snapshot, all of it judged by these views.
+    pub(in crate::engine) fn at(
+        engine: &'a Engine,
+        state: &'a Arc<ContainerState>,
+        pin: &'a Arc<SnapshotPin>,
+        views: &'a ExpiryViews,
+    ) -> Result<ReadPoint<'a, P>, P::Failure> {
+        ReadPoint::with(engine, state, Some(pin), Moment::At(views))
+    }
+
+    #[inline(always)]
+    fn with(
+        engine: &'a Engine,
+        state: &'a Arc<ContainerState>,
+        pin: Option<&'a Arc<SnapshotPin>>,
+        moment: Moment<'a>,
+    ) -> Result<ReadPoint<'a, P>, P::Failure> {
+        engine.check_open(state)?;
+        let (read_state, seq) = match pin {
+            // In this order: a write that is published in between is not missed, but not seen yet.
+            None => (state.read_state(), engine.commit_log.published()),
+            Some(pin) => (pin.guard(state), pin.seq()),
+        };
+        Ok(ReadPoint {
+            engine,
+            state,
+            pin,
+            moment,
+            read_state,
+            seq,
+            patience: PhantomData,
+        })
+    }
+
+    /// The same, taken now.
+    pub(super) fn renewed(&self) -> Result<ReadPoint<'a, P>, P::Failure> {
+        ReadPoint::with(self.engine, self.state, self.pin, self.moment)
+    }
+
+    /// The newest version of a key that it sees, dead or not.
+    #[inline(always)]
+    pub(in crate::engine) fn newest(&self, key: &[u8]) -> Result<Option<Hit<'_>>, P::Failure> {
+        newest::<P>(&self.read_state, key, self.seq)
     }
 
     fn read<T>(
-        &self,
-        reader: &Reader<'_>,
+        &mut self,
         key: &[u8],
-        take: impl FnOnce(Hit<'_>, &ExpiryView) -> Result<T>,
-    ) -> Result<Option<T>> {
+        take: impl FnOnce(Hit<'_>, &ExpiryView) -> Result<T, P::Failure>,
+    ) -> Result<Option<T>, P::Failure> {
         loop {
-            self.check_open(reader.state)?;
-            let (read_state, max) = self.sight_of(reader);
-            let Some(hit) = newest(&read_state, key, max)? else {
-                self.pass_switch(reader.state);
+            let Some(hit) = self.newest(key)? else {
+                self.pass_switch()?;
                 return Ok(None);
             };
-            // Read last: an absent key needs no time, and a later reading is as right.
-            let later = self.later_view(reader.state);
-            if reader.snapshot.is_none() && reader.state.may_be_newer_than(max) {
-                continue;
-            }
             let header = hit.header();
-            if !later.dead(&header) && self.clock.leads() == 0 {
-                return take(hit, &later).map(Some);
+            // Read last: an absent key needs no time, and a later reading is as right.
+            let glance = self.glance()?;
+            match glance.is_live(&header) {
+                Some(true) => return take(hit, &glance.view).map(Some),
+                Some(false) => return Ok(None),
+                None => {}
             }
-            if header.is_tombstone() {
-                return Ok(None);
-            }
-            match self.recheck_newest(reader, &read_state, key, max, &header) {
+            match self.recheck_newest(key, &header)? {
                 Some(view) if view.dead(&header) => {
-                    self.counters.expired_misses.add(1);
+                    self.engine.counters.expired_misses.add(1);
                     return Ok(None);
                 }
                 Some(view) => return take(hit, &view).map(Some),
-                None => {}
+                None => drop(hit),
             }
+            P::would_wait()?;
+            *self = self.renewed()?;
         }
     }
 
-    /// The view by which to judge a version that was found in `read_state` up to `max`. None: it may no longer have
-    /// been the newest of its key when it was judged.
+    /// Looks at clock and settings, after it was looked for versions.
+    #[inline(always)]
+    pub(super) fn glance(&self) -> Result<Glance, P::Failure> {
+        if let Moment::At(views) = self.moment {
+            return Ok(Glance {
+                view: views.now.clone(),
+                is_live_certain: true,
+                is_dead_certain: true,
+            });
+        }
+        let now = self.engine.clock.at_most();
+        let settings = self.state.settings_for::<P>()?;
+        let is_of_its_time = self.pin.is_some() || !self.state.may_be_newer_than(self.seq);
+        Ok(Glance {
+            view: ExpiryView::at(now, || settings),
+            is_live_certain: is_of_its_time && self.engine.clock.leads() == 0,
+            is_dead_certain: false,
+        })
+    }
+
+    /// The view by which to judge a version that was found. None: it may no longer have been the newest of its key when it
+    /// was judged.
     #[cold]
-    fn recheck_newest(
-        &self,
-        reader: &Reader<'_>,
-        read_state: &Arc<ReadState>,
-        key: &[u8],
-        max: Seq,
-        found: &Header,
-    ) -> Option<ExpiryView> {
-        let view = self.expiry_view(reader.state);
-        if reader.snapshot.is_some() {
-            return Some(view);
+    fn recheck_newest(&self, key: &[u8], found: &Header) -> Result<Option<ExpiryView>, P::Failure> {
+        let (engine, state) = (self.engine, self.state);
+        let view = engine.exact_views::<P>(state)?.now;
+        if self.pin.is_some() {
+            return Ok(Some(view));
         }
-        if self.wait_if_relied_on(found.seq) || !Arc::ptr_eq(read_state, &reader.state.read_state())
-        {
-            return None;
+        if engine.commit_log.is_relied_on(found.seq) {
+            P::would_wait()?;
+            engine.commit_log.pass();
+            return Ok(None);
         }
-        match read_state.written_since(key, max) {
+        if !Arc::ptr_eq(&self.read_state, &state.read_state()) {
+            return Ok(None);
+        }
+        if let Some(seq) = self.read_state.written_since(key, self.seq) {
+            P::would_wait()?;
             // A write that failed after its stamp is never visible.
-            Some(seq) if self.make_visible(seq).is_ok() && self.commit_log.published() >= seq => {
-                None
+            if engine.make_visible(seq).is_ok() && engine.commit_log.published() >= seq {
+                return Ok(None);
             }
-            _ => Some(view),
+        }
+        Ok(Some(view))
+    }
+
+    /// After nothing was found: a follower waits until all read states are replaced, if some are.
+    #[inline]
+    pub(super) fn pass_switch(&self) -> Result<(), P::Failure> {
+        match self.engine.follower {
+            None => Ok(()),
+            Some(_) => self.state.settings_for::<P>().map(drop),
         }
     }
 
+    /// The value of a live item.
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, P::Failure> {
+        self.read(key, |hit, _| hit.value::<P>())
+    }
+
+    /// Whether a live item has the key.
+    pub fn contains(&mut self, key: &[u8]) -> Result<bool, P::Failure> {
+        Ok(self.read(key, |_, _| Ok(()))?.is_some())
+    }
+
+    /// A live item.
+    pub fn item(&mut self, key: &[u8]) -> Result<Option<Item>, P::Failure> {
+        let (engine, moment) = (self.engine, self.moment);
+        self.read(key, |hit, view| {
+            let (header, now) = (hit.header(), read_at(engine, moment));
+            Ok(item(&header, key, hit.value::<P>()?, view, now))
+        })
+    }
+}
+
+/// When an item was read that is read now.
+#[inline]
+fn read_at(engine: &Engine, moment: Moment<'_>) -> Timestamp {
+    match moment {
+        Moment::Clock => engine.clock.now(),
+        Moment::At(views) => views.now.now,
+    }
+}
+
+impl Engine {
     /// Whether a write relies on this version; waits until that write has released the lock. Call it after reading the
     /// clock.
     pub(in crate::engine) fn wait_if_relied_on(&self, seq: Seq) -> bool {
@@ -248,22 +392,21 @@ impl Engine {
         is_relied_on
     }
 
-    /// The value of a live item.
-    pub fn get(&self, reader: &Reader<'_>, key: &[u8]) -> Result<Option<Bytes>> {
-        self.read(reader, key, |hit, _| hit.value())
-    }
-
-    /// Whether a live item has the key.
-    pub fn contains(&self, reader: &Reader<'_>, key: &[u8]) -> Result<bool> {
-        Ok(self.read(reader, key, |_, _| Ok(()))?.is_some())
-    }
-
-    /// A live item.
-    pub fn item(&self, reader: &Reader<'_>, key: &[u8]) -> Result<Option<Item>> {
-        self.read(reader, key, |hit, view| {
-            let (header, now) = (hit.header(), self.clock.now());
-            Ok(item(&header, key, hit.value()?, view, now))
-        })
+    /// Whether an item that was read is live still.
+    #[cfg(feature = "tokio")]
+    pub fn is_live<P: Patience>(
+        &self,
+        state: &ContainerState,
+        item: &Item,
+    ) -> Result<bool, P::Failure> {
+        self.check_open(state)?;
+        let now = self.clock.at_most();
+        let settings = state.settings_for::<P>()?;
+        let header = item.header();
+        if self.clock.leads() == 0 && !ExpiryView::at(now, || settings).dead(&header) {
+            return Ok(true);
+        }
+        Ok(!self.exact_views::<P>(state)?.now.dead(&header))
     }
 
     /// The newest version of a key, published or not, and its item if it is live; for a conditional write.
@@ -274,13 +417,13 @@ impl Engine {
         max: Seq,
         view: &ExpiryView,
     ) -> Result<(Option<Header>, Option<Item>)> {
-        let Some(hit) = newest(read_state, key, max)? else {
+        let Some(hit) = newest::<Wait>(read_state, key, max)? else {
             return Ok((None, None));
         };
         let header = hit.header();
         let live = !view.dead(&header);
         let item = match live {
-            true => Some(item(&header, key, hit.value()?, view, view.now)),
+            true => Some(item(&header, key, hit.value::<Wait>()?, view, view.now)),
             false => None,
         };
         Ok((Some(header), item))
@@ -293,7 +436,7 @@ impl Engine {
         key: &[u8],
         max: Seq,
     ) -> Result<Option<Header>> {
-        Ok(newest(read_state, key, max)?.map(|hit| hit.header()))
+        Ok(newest::<Wait>(read_state, key, max)?.map(|hit| hit.header()))
     }
 }
 

@@ -3,11 +3,10 @@
 //! Each live item is in exactly one record, the newest one of its key. So a record is taken by chance, each of memory and of
 //! the tables as likely as any other, until one is that of a live item. Where few are, this is given up.
 
-use crate::base::{Result, Seq};
+use crate::base::{Result, Seq, Wait};
 use crate::data::item::Item;
-use crate::engine::Engine;
 use crate::engine::parts::read_state::ReadState;
-use crate::engine::read::point::Reader;
+use crate::engine::read::point::ReadPoint;
 
 /// Where fewer than one of so many records is a live item's, to read all of them takes hardly longer.
 const TRIES: usize = 256;
@@ -22,26 +21,21 @@ pub enum Drawn {
     Rare,
 }
 
-impl Engine {
+impl ReadPoint<'_, Wait> {
     /// A live item by chance. `chance` returns a number below the given one.
-    pub fn draw(&self, reader: &Reader<'_>, chance: &mut dyn FnMut(u64) -> u64) -> Result<Drawn> {
+    pub fn draw(mut self, chance: &mut dyn FnMut(u64) -> u64) -> Result<Drawn> {
         for _ in 0..TRIES {
-            self.check_open(reader.state)?;
-            let (read_state, _) = self.sight_of(reader);
-            let records = records_of(&read_state);
+            self = self.renewed()?;
+            let records = records_of(&self.read_state);
             if records == 0 {
                 return Ok(Drawn::Nothing);
             }
             let number = chance(records);
-            let Some((key, seq)) = record_at(&read_state, number, chance)? else {
+            let Some((key, seq)) = record_at(&self.read_state, number, chance)? else {
                 continue;
             };
-            drop(read_state);
             // An item of a later version has a record of its own.
-            if let Some(item) = self
-                .item(reader, &key)?
-                .filter(|item| item.version().seq() == seq)
-            {
+            if let Some(item) = self.item(&key)?.filter(|item| item.version().seq() == seq) {
                 return Ok(Drawn::Item(item));
             }
         }

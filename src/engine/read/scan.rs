@@ -15,7 +15,7 @@ mod lending;
 use std::sync::Arc;
 
 use crate::base::sync::Mutex;
-use crate::base::{Result, Seq, Timestamp};
+use crate::base::{Result, Seq, Timestamp, Wait};
 use crate::catalog::Run;
 use crate::data::bare_ranges::{BareRanges, Found, after};
 use crate::data::batch::KeyRange;
@@ -29,7 +29,7 @@ use crate::engine::handle::Handle;
 use crate::engine::parts::read_state::{Flushable, ReadState};
 use crate::engine::parts::snapshots::SnapshotPin;
 use crate::engine::parts::state::{ContainerState, Holder};
-use crate::engine::read::point::{Reader, Source};
+use crate::engine::read::point::{Moment, ReadPoint, Source};
 use crate::expiry::{ExpiryCheck, ExpiryView, ExpiryViews};
 use crate::table::RunCursor;
 
@@ -40,31 +40,27 @@ const HOLDS_MILLIS: u64 = 1_000;
 /// No settings have this version.
 const NO_VERSION: u64 = u64::MAX;
 
-impl Engine {
-    /// The live items in a range.
-    pub fn scan(engine: &Handle, reader: &Reader<'_>, range: KeyRange) -> Result<Scan> {
-        engine.check_open(reader.state)?;
-        let pin = match reader.snapshot {
+impl ReadPoint<'_, Wait> {
+    /// The live items in a range. Of the newest state: as of a snapshot that is taken now.
+    pub fn scan(&self, engine: &Handle, range: KeyRange) -> Scan {
+        let pin = match self.pin {
             Some(pin) => pin.clone(),
             None => Arc::new(engine.snapshot()),
         };
-        let ExpiryViews { now, settled } = engine.expiry_views(reader.state);
-        let lead = engine.clock.at_most().since(now.now);
-        Ok(Scan::new(engine, reader.state, pin, range, settled, lead))
-    }
-
-    /// The items in a range of a snapshot that are live by these views, whenever they are reached.
-    pub(in crate::engine) fn scan_at(
-        engine: &Handle,
-        state: &Arc<ContainerState>,
-        pin: &Arc<SnapshotPin>,
-        range: KeyRange,
-        views: &ExpiryViews,
-    ) -> Scan {
-        let mut scan = Scan::new(engine, state, pin.clone(), range, views.settled.clone(), 0);
-        scan.view.later = views.now.clone();
-        scan.is_fixed = true;
-        scan
+        match self.moment {
+            Moment::Clock => {
+                let ExpiryViews { now, settled } = engine.expiry_views(self.state);
+                let lead = engine.clock.at_most().since(now.now);
+                Scan::new(engine, self.state, pin, range, settled, lead)
+            }
+            Moment::At(views) => {
+                let settled = views.settled.clone();
+                let mut scan = Scan::new(engine, self.state, pin, range, settled, 0);
+                scan.view.later = views.now.clone();
+                scan.is_fixed = true;
+                scan
+            }
+        }
     }
 }
 
@@ -85,86 +81,79 @@ impl Engine {
     }
 }
 
-/// What a scan may see.
-struct Sight {
-    read_state: Arc<ReadState>,
-    horizon: Horizon,
+/// A scan at `max` sees this of a read state.
+fn horizon_of(read_state: &ReadState, max: Seq, bare: Option<Arc<BareRanges>>) -> Horizon {
+    let ranges = read_state.range_deletes();
+    let tombstones = RangeTombstones::new(ranges.flat_map(|ranges| ranges.as_of(max)));
+    Horizon {
+        max,
+        tombstones: Arc::new(tombstones),
+        bare,
+    }
 }
 
-impl Sight {
-    fn new(read_state: Arc<ReadState>, max: Seq, bare: Option<Arc<BareRanges>>) -> Sight {
-        let ranges = read_state.range_deletes();
-        let tombstones = Arc::new(RangeTombstones::new(
-            ranges.flat_map(|ranges| ranges.as_of(max)),
-        ));
-        Sight {
-            read_state,
-            horizon: Horizon {
-                max,
-                tombstones,
-                bare,
-            },
+/// A walk from there, or from behind the bare range that it would begin in: `origin` becomes the key from which on it
+/// sees all, unless that is the end of its range.
+fn walk(
+    (read_state, horizon): (&ReadState, &Horizon),
+    range: &KeyRange,
+    to: Seek<'_>,
+    view: &ExpiryView,
+    origin: &mut Option<Vec<u8>>,
+) -> Result<Walk<Source>> {
+    let sources = || sources(read_state, horizon, range);
+    let seek = |sources, to| Walk::seek(sources, horizon.clone(), to, view);
+    let bare = horizon.bare.as_ref().filter(|bare| !bare.is_empty());
+    let bare = bare.and_then(|bare| match to {
+        Seek::First => bare.around(&[], horizon.max),
+        Seek::AtOrAfter(key) | Seek::After(key) | Seek::AtOrBefore(key) => {
+            bare.around(key, horizon.max)
         }
+        Seek::Last => bare.before(None, horizon.max),
+        Seek::Before(key) => bare.before(Some(key), horizon.max),
+    });
+    let Some(bare) = bare else {
+        return seek(sources(), to);
+    };
+    *origin = match to.is_forward() {
+        true => bare.to,
+        false => Some(bare.from).filter(|from| !from.is_empty()),
+    };
+    match &*origin {
+        None => seek(vec![], to),
+        Some(from) if to.is_forward() => seek(sources(), Seek::AtOrAfter(from)),
+        Some(from) => seek(sources(), Seek::Before(from)),
     }
+}
 
-    /// A walk from there, or from behind the bare range that it would begin in: `origin` becomes the key from which on it
-    /// sees all, unless that is the end of its range.
-    fn walk(
-        &self,
-        range: &KeyRange,
-        to: Seek<'_>,
-        view: &ExpiryView,
-        origin: &mut Option<Vec<u8>>,
-    ) -> Result<Walk<Source>> {
-        let seek = |sources, to| Walk::seek(sources, self.horizon.clone(), to, view);
-        let bare = self.horizon.bare.as_ref().filter(|bare| !bare.is_empty());
-        let bare = bare.and_then(|bare| match to {
-            Seek::First => bare.around(&[], self.horizon.max),
-            Seek::AtOrAfter(key) | Seek::After(key) | Seek::AtOrBefore(key) => {
-                bare.around(key, self.horizon.max)
-            }
-            Seek::Last => bare.before(None, self.horizon.max),
-            Seek::Before(key) => bare.before(Some(key), self.horizon.max),
-        });
-        let Some(bare) = bare else {
-            return seek(self.sources(range), to);
-        };
-        *origin = match to.is_forward() {
-            true => bare.to,
-            false => Some(bare.from).filter(|from| !from.is_empty()),
-        };
-        match &*origin {
-            None => seek(vec![], to),
-            Some(from) if to.is_forward() => seek(self.sources(range), Seek::AtOrAfter(from)),
-            Some(from) => seek(self.sources(range), Seek::Before(from)),
-        }
-    }
+/// The runs that may overlap a range, with records up to `max`.
+fn runs<'a>(
+    read_state: &'a ReadState,
+    range: &'a KeyRange,
+    max: Seq,
+) -> impl Iterator<Item = &'a Arc<Run>> {
+    let runs = read_state.version.runs.iter();
+    runs.filter(move |run| {
+        run.census.seq_min <= max && range.overlaps(run.first_key(), run.last_key())
+    })
+}
 
-    /// The runs that may overlap a range.
-    fn runs(&self, range: &KeyRange) -> impl Iterator<Item = &Arc<Run>> {
-        self.read_state.version.runs.iter().filter(|run| {
-            run.census.seq_min <= self.horizon.max
-                && range.overlaps(run.first_key(), run.last_key())
-        })
-    }
-
-    /// Cursors over all memtables and runs that may overlap a range.
-    fn sources(&self, range: &KeyRange) -> Vec<Source> {
-        let filled = |flushable: &&Arc<Flushable>| !flushable.memtable.is_empty();
-        let memory = || self.read_state.flushables().filter(filled);
-        // With room for all: a cursor has some hundred bytes, which are not to be moved.
-        let most = memory().count() + self.read_state.version.runs.len();
-        let mut sources = Vec::with_capacity(most);
-        sources.extend(memory().map(|flushable| {
-            let cursor = flushable.memtable.cursor();
-            Source::Memory(cursor.under(self.horizon.tombstones.clone()))
-        }));
-        sources.extend(self.runs(range).map(|run| {
-            let tombstones = self.horizon.tombstones.clone();
-            Source::Disk(RunCursor::under(run.shared.clone(), tombstones))
-        }));
-        sources
-    }
+/// Cursors over all memtables and runs that may overlap a range.
+fn sources(read_state: &ReadState, horizon: &Horizon, range: &KeyRange) -> Vec<Source> {
+    let filled = |flushable: &&Arc<Flushable>| !flushable.memtable.is_empty();
+    let memory = || read_state.flushables().filter(filled);
+    // With room for all: a cursor has some hundred bytes, which are not to be moved.
+    let most = memory().count() + read_state.version.runs.len();
+    let mut sources = Vec::with_capacity(most);
+    sources.extend(memory().map(|flushable| {
+        let cursor = flushable.memtable.cursor();
+        Source::Memory(cursor.under(horizon.tombstones.clone()))
+    }));
+    sources.extend(runs(read_state, range, horizon.max).map(|run| {
+        let tombstones = horizon.tombstones.clone();
+        Source::Disk(RunCursor::under(run.shared.clone(), tombstones))
+    }));
+    sources
 }
 
 /// How far a scan has come. When a file in its read state is obsolete, the engine takes the walks from a scan at rest, so
@@ -188,7 +177,8 @@ impl Holder for Progress {
 
 /// The two ends of a scan, and the read state they are on.
 struct Walks {
-    sight: Sight,
+    read_state: Arc<ReadState>,
+    horizon: Horizon,
     front: Option<Walk<Source>>,
     /// Apart: few scans have both, and so large an allocation is dear.
     back: Option<Box<Walk<Source>>>,
@@ -213,7 +203,7 @@ pub struct Scan {
     progress: Arc<Mutex<Progress>>,
     /// In settled time as of the last reading of the clock.
     settled: ExpiryView,
-    /// By how many milliseconds [`Engine::later_view`]'s moment is later than now, measured once: so items can carry
+    /// By how many milliseconds the moment of [`Scan::look_at_the_clock`] is later than now, measured once: so items can carry
     /// the time of their reading without reading the clock for each.
     lead: u64,
     /// How many items it has returned.
@@ -252,7 +242,7 @@ impl Drop for Scan {
         let Some(walks) = walks else {
             return;
         };
-        if walks.sight.runs(&left.range).count() > 1 {
+        if runs(&walks.read_state, &left.range, walks.horizon.max).count() > 1 {
             let worth = SEEK_WORTH + STEP_WORTH * self.items;
             self.state.pay_for_scan(worth);
         }
@@ -260,7 +250,7 @@ impl Drop for Scan {
         let passed: usize = ends().map(Walk::passed).sum();
         let stops: usize = ends().map(Walk::stops).sum();
         let is_short = self.items < BLOCK_ITEMS as u64;
-        let decided = match is_short || walks.sight.horizon.tombstones.is_empty() {
+        let decided = match is_short || walks.horizon.tombstones.is_empty() {
             true => 0,
             false => walks.decided_alone(self.items),
         };
@@ -411,8 +401,10 @@ impl Scan {
 
 impl Walks {
     fn new(pin: &SnapshotPin, state: &ContainerState, bare: Option<Arc<BareRanges>>) -> Walks {
+        let read_state = pin.read_state(state);
         Walks {
-            sight: Sight::new(pin.read_state(state), pin.seq(), bare),
+            horizon: horizon_of(&read_state, pin.seq(), bare),
+            read_state,
             front: None,
             back: None,
             origins: [None, None],
@@ -421,7 +413,7 @@ impl Walks {
 
     /// About how many of so many items a scan had to decide about alone, because range deletes lie between them.
     fn decided_alone(&self, items: u64) -> u64 {
-        let ranges = self.sight.read_state.range_deletes();
+        let ranges = self.read_state.range_deletes();
         let ranges: usize = ranges.map(|ranges| ranges.len()).sum();
         items.min((BLOCK_ITEMS * ranges) as u64)
     }
@@ -444,7 +436,7 @@ impl Walks {
             false => self.back.as_deref_mut(),
         };
         let found = walk?.take_found()?;
-        self.sight.horizon.bare.as_ref()?;
+        self.horizon.bare.as_ref()?;
         let range = &mut left.range.clone();
         match (&self.origins, forward) {
             ([Some(front), _], true) => range.from = front.clone(),
@@ -523,7 +515,8 @@ impl Walks {
                 let passed = &left.front;
                 self.origins[0] = (!passed.is_empty()).then(|| after(passed));
                 let origin = &mut self.origins[0];
-                Ok(none.insert(self.sight.walk(&left.range, left.from(), view, origin)?))
+                let seen = (&*self.read_state, &self.horizon);
+                Ok(none.insert(walk(seen, &left.range, left.from(), view, origin)?))
             }
         }
     }
@@ -540,7 +533,8 @@ impl Walks {
                 let passed = &left.back;
                 self.origins[1] = (!passed.is_empty()).then(|| passed.clone());
                 let origin = &mut self.origins[1];
-                let walk = self.sight.walk(&left.range, left.to(), view, origin)?;
+                let seen = (&*self.read_state, &self.horizon);
+                let walk = walk(seen, &left.range, left.to(), view, origin)?;
                 Ok(none.insert(Box::new(walk)))
             }
         }

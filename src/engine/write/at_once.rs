@@ -1,10 +1,10 @@
-//! Reads and writes that never wait: each is done at once, or answers [`NotNow::Waits`] and has done nothing. For callers
+//! Writes that never wait: each is done at once, or answers [`Unready::WouldWait`] and has done nothing. For callers
 //! whose thread has others to serve, who then have it done elsewhere by the function of the same name that waits.
 //!
 //! ```text
 //! where it would wait                                           what is asked instead
 //! the settings are being changed, until that is durable         are they whole now?
-//! a table's bytes are on a device                               the cache, and the system (table/at_once.rs)
+//! a table's bytes are on a device                               the cache, and the system (table/ready.rs)
 //! a write under the commit lock relies on a dead version        does one?
 //! writers are slowed down                                       is there no reason to?
 //! a quota, and live bytes are estimated                         is there slack?
@@ -26,19 +26,16 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use crate::base::hash::hash_key;
-use crate::base::{AtOnce, NotNow, Seq};
+use crate::base::{Attempt, Now, Seq, Unready};
 use crate::compact::pace::WriteThrottle;
 use crate::data::batch::{Op, Ops};
 use crate::data::item::Item;
 use crate::data::write::Written;
 use crate::engine::Engine;
+use crate::engine::options::Durability;
 use crate::engine::parts::allowance::Charge;
-use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::state::ContainerState;
-use crate::engine::read::point::{Hit, Reader, in_memory, item, on_disk};
+use crate::engine::read::point::{Hit, item, newest};
 use crate::engine::write::commit::{Seen, Stamped, UpdateAction, has_changed};
 use crate::engine::write::prepared::Prepared;
 use crate::engine::write::writes::Writes;
@@ -53,129 +50,18 @@ pub struct Begun {
     pub awaits_sync: bool,
 }
 
-impl Hit<'_> {
-    fn value_at_once(self) -> AtOnce<Bytes> {
-        match self {
-            Hit::Memory(entry) => Ok(entry.value_bytes()?),
-            Hit::Disk(found) => found.value_at_once(),
-        }
-    }
-}
-
-/// The newest version of a key up to `max`, dead or not, unless a range delete covers it.
-fn newest<'a>(read_state: &'a ReadState, key: &[u8], max: Seq) -> AtOnce<Option<Hit<'a>>> {
-    let hash = hash_key(key);
-    let found = match in_memory(read_state, hash, key, max) {
-        Some(hit) => Some(hit),
-        None => on_disk(read_state, max, |run| run.get_at_once(hash, key, max))?,
-    };
-    Ok(found.filter(|hit| !read_state.covers(key, hit.header().seq, max)))
-}
-
 impl Engine {
-    /// The view of a moment at which the clock did not go back.
-    fn view_at_once(&self, state: &ContainerState) -> AtOnce<ExpiryView> {
-        let leads = self.clock.leads();
-        let now = self.clock.read().now;
-        let settings = state.settings_at_once()?;
-        if self.clock.leads() != leads {
-            return Err(NotNow::Waits);
-        }
-        Ok(ExpiryView::at(now, || settings))
-    }
-
-    /// The head of read.rs has what its steps are for.
-    fn read_at_once<T>(
-        &self,
-        reader: &Reader<'_>,
-        key: &[u8],
-        take: impl FnOnce(Hit<'_>, &ExpiryView) -> AtOnce<T>,
-    ) -> AtOnce<Option<T>> {
-        self.check_open(reader.state)?;
-        let (read_state, max) = self.sight_of(reader);
-        let Some(hit) = newest(&read_state, key, max)? else {
-            if self.follower.is_some() {
-                // As `pass_switch` does.
-                reader.state.settings_at_once()?;
-            }
-            return Ok(None);
-        };
-        let now = self.clock.at_most();
-        let settings = reader.state.settings_at_once()?;
-        let later = ExpiryView::at(now, || settings);
-        if reader.snapshot.is_none() && reader.state.may_be_newer_than(max) {
-            return Err(NotNow::Waits);
-        }
-        let header = hit.header();
-        if !later.dead(&header) && self.clock.leads() == 0 {
-            return take(hit, &later).map(Some);
-        }
-        if header.is_tombstone() {
-            return Ok(None);
-        }
-        let view = self.view_at_once(reader.state)?;
-        let is_newest = || {
-            !self.commit_log.is_relied_on(header.seq)
-                && Arc::ptr_eq(&read_state, &reader.state.read_state())
-                && read_state.written_since(key, max).is_none()
-        };
-        if reader.snapshot.is_none() && !is_newest() {
-            return Err(NotNow::Waits);
-        }
-        if view.dead(&header) {
-            self.counters.expired_misses.add(1);
-            return Ok(None);
-        }
-        take(hit, &view).map(Some)
-    }
-
-    /// As [`Engine::get`].
-    pub fn get_at_once(&self, reader: &Reader<'_>, key: &[u8]) -> AtOnce<Option<Bytes>> {
-        self.read_at_once(reader, key, |hit, _| hit.value_at_once())
-    }
-
-    /// As [`Engine::contains`].
-    pub fn contains_at_once(&self, reader: &Reader<'_>, key: &[u8]) -> AtOnce<bool> {
-        let found = self.read_at_once(reader, key, |_, _| Ok(()))?;
-        Ok(found.is_some())
-    }
-
-    /// As [`Engine::item`].
-    pub fn item_at_once(&self, reader: &Reader<'_>, key: &[u8]) -> AtOnce<Option<Item>> {
-        self.read_at_once(reader, key, |hit, view| {
-            let (header, now) = (hit.header(), self.clock.now());
-            Ok(item(&header, key, hit.value_at_once()?, view, now))
-        })
-    }
-
-    /// Whether an item that was read is live still.
-    pub fn is_live_at_once(&self, state: &ContainerState, item: &Item) -> AtOnce<bool> {
-        self.check_open(state)?;
-        let now = self.clock.at_most();
-        let settings = state.settings_at_once()?;
-        let header = item.header();
-        if self.clock.leads() == 0 && !ExpiryView::at(now, || settings).dead(&header) {
-            return Ok(true);
-        }
-        Ok(!self.view_at_once(state)?.dead(&header))
-    }
-
-    /// As [`Engine::is_live_at_once`], and waits for a change of the settings.
-    pub fn is_live(&self, state: &ContainerState, item: &Item) -> bool {
-        !self.expiry_view(state).dead(&item.header())
-    }
-
     /// As [`Engine::write_one`], up to the sync.
-    pub fn write_one_at_once(&self, state: &Arc<ContainerState>, op: &Op<'_>) -> AtOnce<Begun> {
+    pub fn write_one_at_once(&self, state: &Arc<ContainerState>, op: &Op<'_>) -> Attempt<Begun> {
         self.admit_at_once(state)?;
         self.write_one_if(state, op, None, |_| true)
     }
 
     /// As [`Engine::write`], up to the sync. A batch with conditions may read files and change settings, and waits.
-    pub fn write_at_once(&self, writes: &Writes) -> AtOnce<Begun> {
+    pub fn write_at_once(&self, writes: &Writes) -> Attempt<Begun> {
         let is_own = |engine: &Arc<Engine>| std::ptr::eq(Arc::as_ptr(engine), self);
         if !writes.engine().is_some_and(is_own) || !writes.are_plain() || writes.len() == 0 {
-            return Err(NotNow::Waits);
+            return Err(Unready::WouldWait);
         }
         let (payload, states) = (writes.bytes(), writes.states());
         for state in states {
@@ -192,23 +78,35 @@ impl Engine {
         self.commit_if(&prepared, None, |_| true)
     }
 
+    /// As [`Engine::write`], where nothing is to be waited for, a sync included.
+    pub fn try_write(&self, writes: &Writes) -> Attempt<Written> {
+        let is_synced = [self.options.durability, self.durability_of(writes)];
+        if is_synced.contains(&Durability::Sync) {
+            return Err(Unready::WouldWait);
+        }
+        match writes.len() {
+            0 => Ok(self.write(writes)?),
+            _ => self.write_at_once(writes).map(|begun| begun.written),
+        }
+    }
+
     /// As [`Engine::update`], up to the sync; the closure may have been called when the attempt ends.
     pub fn update_at_once(
         &self,
         state: &Arc<ContainerState>,
         key: &[u8],
         decide: &mut dyn FnMut(Option<Item>) -> UpdateAction,
-    ) -> AtOnce<Option<Begun>> {
+    ) -> Attempt<Option<Begun>> {
         self.admit_at_once(state)?;
         let latest = self.commit_log.latest();
         let read_state = state.pin();
-        let view = self.view_at_once(state)?;
-        let hit = newest(&read_state, key, latest)?;
+        let view = self.exact_views::<Now>(state)?.now;
+        let hit = newest::<Now>(&read_state, key, latest)?;
         let version = hit.as_ref().map(Hit::header);
         let live = version.filter(|header| !view.dead(header));
         let found = match (hit, &live) {
             (Some(hit), Some(header)) => {
-                Some(item(header, key, hit.value_at_once()?, &view, view.now))
+                Some(item(header, key, hit.value::<Now>()?, &view, view.now))
             }
             _ => None,
         };
@@ -218,7 +116,7 @@ impl Engine {
             view,
         };
         if seen.ends_soon_after(self.commit_log.published()) {
-            return Err(NotNow::Waits);
+            return Err(Unready::WouldWait);
         }
         let action = decide(found);
         let Some(op) = action.op(state, key, live.as_ref()) else {
@@ -233,25 +131,25 @@ impl Engine {
     }
 
     /// The key is as it was seen, and that is visible: nothing need become of it.
-    fn is_still_at_once(&self, state: &ContainerState, key: &[u8], seen: &Seen) -> AtOnce<()> {
+    fn is_still_at_once(&self, state: &ContainerState, key: &[u8], seen: &Seen) -> Attempt<()> {
         let is_visible = self.commit_log.published() >= seen.latest;
-        let view = self.view_at_once(state)?;
+        let view = self.exact_views::<Now>(state)?.now;
         let in_use = seen
             .version
             .is_some_and(|header| self.commit_log.is_relied_on(header.seq));
         if !is_visible || in_use || has_changed(state, key, seen, &view) {
-            return Err(NotNow::Waits);
+            return Err(Unready::WouldWait);
         }
         Ok(())
     }
 
     /// A writer to this container is neither slowed down nor stopped, and has a log.
-    fn admit_at_once(&self, state: &ContainerState) -> AtOnce<()> {
+    fn admit_at_once(&self, state: &ContainerState) -> Attempt<()> {
         self.check_writable()?;
         state.check()?;
         match self.throttle_of(state) {
             WriteThrottle::Go if self.commit_log.begun().is_some() => Ok(()),
-            _ => Err(NotNow::Waits),
+            _ => Err(Unready::WouldWait),
         }
     }
 
@@ -261,7 +159,7 @@ impl Engine {
         op: &Op<'_>,
         relies_on: Option<Seq>,
         holds: impl FnOnce(&Stamped<'_>) -> bool,
-    ) -> AtOnce<Begun> {
+    ) -> Attempt<Begun> {
         let charge = match self.is_limited(state) {
             false => Charge::NONE,
             true => self.charge_at_once(std::slice::from_ref(state), std::slice::from_ref(op))?,
@@ -277,16 +175,16 @@ impl Engine {
         writes: &Prepared<'_>,
         relies_on: Option<Seq>,
         holds: impl FnOnce(&Stamped<'_>) -> bool,
-    ) -> AtOnce<Begun> {
+    ) -> Attempt<Begun> {
         let mut commit = self.commit_log.lock_at_once()?;
         let has_room = commit.active_bytes() < self.options.memtable_bytes
             && commit.appender()?.takes_at_once(writes.payload().len());
         if !has_room {
-            return Err(NotNow::Waits);
+            return Err(Unready::WouldWait);
         }
         let (mut stamped, ()) = self.stamp_under(commit, relies_on, || ());
         if !holds(&stamped) {
-            return Err(NotNow::Waits);
+            return Err(Unready::WouldWait);
         }
         let logged = self.log_and_apply(&mut stamped, writes)?;
         if self.is_seen_at_once(writes, &logged) {

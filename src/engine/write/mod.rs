@@ -7,7 +7,8 @@ pub mod commit;
 pub mod conditional;
 pub mod read_set;
 pub mod create;
-#[cfg(feature = "tokio")]
+// Single writes and updates without waiting are for tasks alone.
+#[cfg_attr(not(feature = "tokio"), allow(dead_code))]
 pub mod at_once;
 pub mod quota;
 pub mod bulk;

@@ -22,9 +22,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "tokio")]
-use crate::base::{AtOnce, NotNow};
-use crate::base::{ContainerId, Error, Quota, Result, Seq, Timestamp, WhenFull};
+use crate::base::{
+    Attempt, ContainerId, Error, Quota, Result, Seq, Timestamp, Unready, Wait, WhenFull,
+};
 use crate::catalog::{Change, Run};
 use crate::data::batch::{Op, Ops};
 use crate::engine::Engine;
@@ -35,7 +35,7 @@ use crate::engine::parts::allowance::{Allowance, Charge, Known};
 use crate::engine::parts::commit_log::Basis;
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::state::ContainerState;
-use crate::engine::read::point::Reader;
+use crate::engine::read::point::ReadPoint;
 use crate::env::sleep;
 use crate::expiry::{Expire, ExpiryView, SettingsChange};
 
@@ -160,13 +160,14 @@ impl Engine {
     }
 
     /// The same from slack alone.
-    #[cfg(feature = "tokio")]
     pub(in crate::engine) fn charge_at_once<'a>(
         &'a self,
         states: &'a [Arc<ContainerState>],
         ops: &[Op<'_>],
-    ) -> AtOnce<Charge<'a>> {
-        self.charge(states, &Coming::Ops(ops), |_, _, _, _| Err(NotNow::Waits))
+    ) -> Attempt<Charge<'a>> {
+        self.charge(states, &Coming::Ops(ops), |_, _, _, _| {
+            Err(Unready::WouldWait)
+        })
     }
 
     /// Whether writes to the container are charged.
@@ -265,7 +266,7 @@ impl Engine {
             return known.live;
         }
         let seen = self.look_at(of);
-        let live = seen.iter().map(Sight::live_bytes).sum();
+        let live = seen.iter().map(LiveEstimate::live_bytes).sum();
         let until = next_end(&seen, at).unwrap_or(Timestamp::MAX);
         *known = Some(Known {
             live,
@@ -287,14 +288,14 @@ impl Engine {
         }
     }
 
-    fn look_at(&self, of: Limited<'_>) -> Vec<Sight> {
+    fn look_at(&self, of: Limited<'_>) -> Vec<LiveEstimate> {
         let states = self.states_of(of).into_iter();
-        let sights = states.map(|state| Sight {
+        let estimates = states.map(|state| LiveEstimate {
             read_state: state.pin(),
             view: self.expiry_view(&state),
             state,
         });
-        sights.collect()
+        estimates.collect()
     }
 
     /// The last write to a key counts, less what is live there now. A range delete of the same batch is left out.
@@ -313,12 +314,8 @@ impl Engine {
             let state = states.iter().find(|state| state.id() == container);
             // A dropped container fails later.
             let Some(state) = state else { continue };
-            let reader = Reader {
-                state,
-                snapshot: None,
-            };
             growth.weight += weight;
-            if let Some(item) = self.item(&reader, key)? {
+            if let Some(item) = ReadPoint::<Wait>::new(self, state, None)?.item(key)? {
                 let end = item.expires_at();
                 let end = end.map_or(Timestamp::MAX, Timestamp::from_system_time_up);
                 let bytes = weight_of(item.key(), item.value());
@@ -344,12 +341,12 @@ impl Engine {
     /// would do, and nothing was expired.
     fn expire_soonest(&self, of: Limited<'_>, limit: u64, growth: &Growth) -> Result<bool> {
         let (seen, now) = (self.look_at(of), self.now());
-        let mut ends: Vec<Timestamp> = seen.iter().flat_map(Sight::ends).collect();
+        let mut ends: Vec<Timestamp> = seen.iter().flat_map(LiveEstimate::ends).collect();
         ends.retain(|end| (now.after(1)..Timestamp::MAX).contains(end));
         ends.sort_unstable();
         ends.dedup();
         let live_after = |end: &Timestamp| {
-            let after = seen.iter().map(|sight| sight.live_bytes_after(*end));
+            let after = seen.iter().map(|one| one.live_bytes_after(*end));
             after.sum::<u64>() + growth.bytes_after(*end)
         };
         let target = limit - limit / 100 * 3;
@@ -361,15 +358,14 @@ impl Engine {
             return Ok(false);
         }
         let command = SettingsChange::Expire(Expire::Before(end.after(1)));
-        let ends_some = |sight: &&Sight| sight.live_bytes_after(*end) < sight.live_bytes();
+        let ends_some = |one: &&LiveEstimate| one.live_bytes_after(*end) < one.live_bytes();
         let concerned: Vec<_> = seen.iter().filter(ends_some).collect();
         // Nothing is expired for a write that is refused: where one of several would take no command, none gets one.
-        if self.clock.read().unsettled || concerned.iter().any(|sight| !self.takes(sight, command))
-        {
+        if self.clock.read().unsettled || concerned.iter().any(|one| !self.takes(one, command)) {
             return Ok(false);
         }
-        for sight in concerned {
-            match self.change_settings(&sight.state, command) {
+        for one in concerned {
+            match self.change_settings(&one.state, command) {
                 Err(Error::ContainerDropped { .. }) => {}
                 Err(Error::TooManyCommands { .. } | Error::ClockUnsettled { .. }) => {
                     return Ok(false);
@@ -381,12 +377,12 @@ impl Engine {
     }
 
     /// Whether a container has room for a command more.
-    fn takes(&self, sight: &Sight, command: SettingsChange) -> bool {
-        let settings = sight.state.whole_settings();
-        let after = settings.after(command, sight.view.now, Seq::MAX);
+    fn takes(&self, one: &LiveEstimate, command: SettingsChange) -> bool {
+        let settings = one.state.whole_settings();
+        let after = settings.after(command, one.view.now, Seq::MAX);
         let oldest = self.snapshots.oldest();
-        let after = sight.state.needed_of(&after, oldest);
-        sight.state.check_standing(&command, &after).is_ok()
+        let after = one.state.needed_of(&after, oldest);
+        one.state.check_standing(&command, &after).is_ok()
     }
 
     #[cold]
@@ -432,13 +428,13 @@ impl Engine {
 }
 
 /// A container as it is.
-struct Sight {
+struct LiveEstimate {
     state: Arc<ContainerState>,
     read_state: Arc<ReadState>,
     view: ExpiryView,
 }
 
-impl Sight {
+impl LiveEstimate {
     fn live_bytes(&self) -> u64 {
         estimate(&self.read_state, &self.view).live.bytes
     }
@@ -466,19 +462,19 @@ impl Sight {
 
 /// When live bytes become fewer next. Not all that has an end in histograms is live: some is hidden, some has ended on
 /// command.
-fn frees_at(seen: &[Sight], now: Timestamp) -> Option<Timestamp> {
-    let mut ends: Vec<_> = seen.iter().flat_map(Sight::ends).collect();
+fn frees_at(seen: &[LiveEstimate], now: Timestamp) -> Option<Timestamp> {
+    let mut ends: Vec<_> = seen.iter().flat_map(LiveEstimate::ends).collect();
     ends.retain(|end| *end > now && *end < Timestamp::MAX);
     ends.sort_unstable();
     let live_at =
-        |moment: Timestamp| -> u64 { seen.iter().map(|sight| sight.live_bytes_at(moment)).sum() };
+        |moment: Timestamp| -> u64 { seen.iter().map(|one| one.live_bytes_at(moment)).sum() };
     let live = live_at(now);
     let none_less = ends.partition_point(|end| live_at(*end) >= live);
     ends.get(none_less).copied()
 }
 
 /// When the next item may end, by histograms.
-fn next_end(seen: &[Sight], now: Timestamp) -> Option<Timestamp> {
-    let ends = seen.iter().flat_map(Sight::ends);
+fn next_end(seen: &[LiveEstimate], now: Timestamp) -> Option<Timestamp> {
+    let ends = seen.iter().flat_map(LiveEstimate::ends);
     ends.filter(|end| *end > now && *end < Timestamp::MAX).min()
 }

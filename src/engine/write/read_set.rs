@@ -34,7 +34,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::base::{Error, Result, Seq, Timestamp};
+use crate::base::{Error, Result, Seq, Timestamp, Wait};
 use crate::data::batch::KeyRange;
 use crate::data::cursor::{Cursor, Position, Seek};
 use crate::data::item::Item;
@@ -46,6 +46,7 @@ use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::relied::SEVERAL;
 use crate::engine::parts::snapshots::SnapshotPin;
 use crate::engine::parts::state::ContainerState;
+use crate::engine::read::point::ReadPoint;
 use crate::engine::read::scan::Scan;
 use crate::engine::write::commit::Stamped;
 use crate::engine::write::writes::Writes;
@@ -56,7 +57,8 @@ use crate::table::RunCursor;
 /// What was read of a container.
 struct Touched {
     state: Arc<ContainerState>,
-    settings: Settings,
+    /// By what all of it is judged.
+    views: ExpiryViews,
     /// The version that lived; none where nothing did.
     keys: BTreeMap<Box<[u8]>, Option<Seq>>,
     /// Of each scan, the parts of its range that were consumed.
@@ -133,11 +135,10 @@ impl ReadSet {
         let mut touched = self.touched.iter();
         let place = touched.position(|touched| Arc::ptr_eq(&touched.state, state));
         let settings = state.settings();
-        let of_now = settings.clone();
         let place = place.unwrap_or_else(|| {
             self.touched.push(Touched {
                 state: state.clone(),
-                settings: of_now,
+                views: ExpiryViews::at(self.now, self.settled, || settings.clone()),
                 keys: BTreeMap::new(),
                 ranges: vec![],
                 first_end: None,
@@ -152,9 +153,7 @@ impl ReadSet {
 
     /// The item of a key, in a container that was touched, and that it was read.
     pub fn read(&mut self, engine: &Engine, place: usize, key: &[u8]) -> Result<Option<Item>> {
-        let view = self.views(place).now;
-        let read_state = self.pin.read_state(&self.touched[place].state);
-        let (_, item) = engine.newest_checked(&read_state, key, self.pin.seq(), &view)?;
+        let item = self.touched[place].at(engine, &self.pin)?.item(key)?;
         match &item {
             Some(item) => self.found(engine, place, key, item.end())?,
             None => self.missed(place, key)?,
@@ -194,24 +193,22 @@ impl ReadSet {
     }
 
     /// By what a touched container's items are judged.
-    pub fn view(&self, place: usize) -> ExpiryView {
-        self.views(place).now
-    }
-
-    fn views(&self, place: usize) -> ExpiryViews {
-        ExpiryViews::at(self.now, self.settled, || {
-            self.touched[place].settings.clone()
-        })
+    pub fn view(&self, place: usize) -> &ExpiryView {
+        &self.touched[place].views.now
     }
 
     /// The items of a range, in a touched container, and the number by which [`ReadSet::consumed`] is told how far it was
     /// read. Until it is told, all of the range counts.
-    pub fn scan(&mut self, engine: &Handle, place: usize, range: &KeyRange) -> (usize, Scan) {
-        let views = self.views(place);
+    pub fn scan(
+        &mut self,
+        engine: &Handle,
+        place: usize,
+        range: &KeyRange,
+    ) -> Result<(usize, Scan)> {
         let touched = &mut self.touched[place];
+        let scan = touched.at(engine, &self.pin)?.scan(engine, range.clone());
         touched.ranges.push(vec![range.clone()]);
-        let scan = Engine::scan_at(engine, &touched.state, &self.pin, range.clone(), &views);
-        (touched.ranges.len() - 1, scan)
+        Ok((touched.ranges.len() - 1, scan))
     }
 
     /// A scan is over, and has read these parts of its range.
@@ -299,9 +296,18 @@ impl ReadSet {
 }
 
 impl Touched {
+    /// Where and by what it is read.
+    fn at<'a>(
+        &'a self,
+        engine: &'a Engine,
+        pin: &'a Arc<SnapshotPin>,
+    ) -> Result<ReadPoint<'a, Wait>> {
+        ReadPoint::at(engine, &self.state, pin, &self.views)
+    }
+
     /// These are the settings by which it was read, at this snapshot.
     fn has_settings(&self, settings: &Settings, snapshot: Seq) -> bool {
-        *settings == self.settings && !self.state.may_be_newer_than(snapshot)
+        *settings == self.views.now.settings && !self.state.may_be_newer_than(snapshot)
     }
 
     /// One that was asked about, to be named.

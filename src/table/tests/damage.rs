@@ -34,7 +34,7 @@ fn read_all(table: &Arc<Table>, records: &[Record]) {
                 let found = found.expect("a key does not vanish");
                 assert_eq!(found.header, record.header);
                 found
-                    .value()
+                    .value::<Wait>()
                     .map_or_else(damage, |value| assert_eq!(value, record.value));
             }
             Err(error) => damage(error),
@@ -153,7 +153,7 @@ fn reseal(bytes: &mut [u8], sealed: &[(usize, usize)]) -> u32 {
 fn read_anything(table: &Arc<Table>, records: &[Record]) {
     for record in records {
         if let Ok(Some(found)) = table.get(hash_key(&record.key), &record.key, Seq(15)) {
-            let _ = found.value();
+            let _ = found.value::<Wait>();
         }
     }
     for to in [

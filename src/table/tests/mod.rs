@@ -11,13 +11,15 @@ use parking_lot::Mutex;
 
 use crate::base::hash::hash_key;
 use crate::base::record::{Header, Kind, RecordRef};
-use crate::base::{Compression, ContainerId, Error, ItemTtl, Result, Seq, TableId, Timestamp};
+use crate::base::{
+    Compression, ContainerId, Error, ItemTtl, Result, Seq, TableId, Timestamp, Wait,
+};
 use crate::env::File;
 use crate::expiry::{DefaultMillis, Settings};
 use crate::table::TableOptions;
 use crate::table::block::Extent;
 use crate::table::codec::Codec;
-use crate::table::reader::FoundValue;
+use crate::table::get::FoundValue;
 use crate::table::verify::TableReport;
 use crate::table::{BlockCache, Expected, FinishedTable, Table, TableBuilder, TableMeta};
 
@@ -353,9 +355,9 @@ fn a_large_value_is_read_only_by_who_asks_for_it() {
         let found = table.get(hash_key(b"a"), b"a", Seq::MAX).unwrap().unwrap();
         assert_eq!(found.header, records[0].header);
         assert!(matches!(&found.value, FoundValue::Large(large) if large.len == value.len()));
-        assert!(found.value().unwrap_err().is_corruption());
+        assert!(found.value::<Wait>().unwrap_err().is_corruption());
         let found = table.get(hash_key(b"b"), b"b", Seq::MAX).unwrap().unwrap();
-        assert_eq!(found.value().unwrap(), "small");
+        assert_eq!(found.value::<Wait>().unwrap(), "small");
     }
 }
 
@@ -403,7 +405,7 @@ fn values_are_handed_out_without_a_copy() {
                 .get(hash_key(key), key, Seq::MAX)
                 .unwrap()
                 .unwrap()
-                .value()
+                .value::<Wait>()
                 .unwrap()
         })
         .into();
@@ -436,7 +438,7 @@ fn the_cache_keeps_what_was_sought() {
     let get = |i: u32| {
         let key = i.to_be_bytes();
         let found = table.get(hash_key(&key), &key, Seq::MAX).unwrap().unwrap();
-        assert_eq!(found.value().unwrap(), &[7; 50][..]);
+        assert_eq!(found.value::<Wait>().unwrap(), &[7; 50][..]);
         cache.bytes()
     };
     let one = get(0);

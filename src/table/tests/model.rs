@@ -501,7 +501,7 @@ fn gets_are_those_of_the_model() {
             assert_eq!(found.is_some(), expected.is_some());
             if let (Some(found), Some(expected)) = (found, expected) {
                 assert_eq!(found.header, expected.header);
-                assert_eq!(found.value().unwrap(), expected.value);
+                assert_eq!(found.value::<Wait>().unwrap(), expected.value);
             }
         };
         for record in &records {
@@ -624,7 +624,7 @@ fn a_block_grows_for_the_versions_of_a_key() {
         for seq in [1, 2, 1_499, 2_999, 3_000] {
             let found = table.get(hash_key(b"k"), b"k", Seq(seq)).unwrap().unwrap();
             assert_eq!(found.header.seq, Seq(seq));
-            assert_eq!(found.value().unwrap(), vec![seq as u8; 40]);
+            assert_eq!(found.value::<Wait>().unwrap(), vec![seq as u8; 40]);
         }
         assert!(table.get(hash_key(b"k"), b"k", Seq(0)).unwrap().is_none());
     }
