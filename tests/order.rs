@@ -568,6 +568,8 @@ fn an_item_that_is_refreshed_during_a_call_is_found_by_it() {
             let (clock, db, c) = meddled_with(Meddling::new(false));
             c.put_with_ttl("k", "v", TEN_MILLIS).unwrap();
             beside(&db);
+            // So that a call that does not wait finds it in memory.
+            assert!(c.get("k").unwrap().is_some());
             clock.clock.advance(Duration::from_millis(8));
             clock.next({
                 let (db, c) = (db.clone(), c.clone());

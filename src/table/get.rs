@@ -13,7 +13,7 @@ use crate::env::memory_is_short;
 use crate::table::block::{Extent, Layout};
 use crate::table::format::Access;
 use crate::table::page::Page;
-use crate::table::reader::{Keep, Table};
+use crate::table::reader::Table;
 use crate::table::ready::Residency;
 
 /// The aim of a get: the key's hash, the key, and the highest sequence number that it may see.

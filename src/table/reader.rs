@@ -19,7 +19,7 @@ use crate::base::{
 use crate::data::batch::KeyRange;
 use crate::env::{memory_is_short, will_need};
 use crate::expiry::{Census, ExpiryHistogram, Settings};
-use crate::table::block::{Extent, Layout, TRAILER_LEN, Trailer};
+use crate::table::block::{Extent, TRAILER_LEN, Trailer};
 use crate::table::cache::{BlockCache, TableCache};
 use crate::table::filter;
 use crate::table::format::{Access, Footer, Source, Stored};

@@ -106,15 +106,16 @@ impl ReadPoint<'_, Wait> {
     }
 
     fn get_group<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut Vec<Option<Bytes>>) -> Result<()> {
+        let (read_state, max) = self.seen();
         let mut wanted: Vec<_> = keys
             .iter()
             .map(|key| {
                 let (key, hash) = (key.as_ref(), hash_key(key.as_ref()));
-                let hit = in_memory(&self.read_state, hash, key, self.seq);
+                let hit = in_memory(read_state, hash, key, max);
                 Wanted { key, hash, hit }
             })
             .collect();
-        newest_of(&self.read_state, &mut wanted, self.seq)?;
+        newest_of(read_state, &mut wanted, max)?;
         let glance = self.glance()?;
         for Wanted { key, hit, .. } in wanted {
             let Some(hit) = hit else {

@@ -67,13 +67,13 @@ pub enum Moment<'a> {
 /// Where a read looks and by what it judges. See the file's head.
 pub struct ReadPoint<'a, P> {
     engine: &'a Engine,
-    pub(super) state: &'a Arc<ContainerState>,
+    state: &'a Arc<ContainerState>,
     /// The snapshot to read; `None`: the newest state.
-    pub(super) pin: Option<&'a Arc<SnapshotPin>>,
-    pub(super) moment: Moment<'a>,
-    pub(super) read_state: Guard<Arc<ReadState>>,
+    pin: Option<&'a Arc<SnapshotPin>>,
+    moment: Moment<'a>,
+    read_state: Guard<Arc<ReadState>>,
     /// Later writes are not seen.
-    pub(super) seq: Seq,
+    seq: Seq,
     patience: PhantomData<P>,
 }
 
@@ -257,6 +257,23 @@ impl<'a, P: Patience> ReadPoint<'a, P> {
     /// The same, taken now.
     pub(super) fn renewed(&self) -> Result<ReadPoint<'a, P>, P::Failure> {
         ReadPoint::with(self.engine, self.state, self.pin, self.moment)
+    }
+
+    /// The read state that it sees, and up to which sequence number.
+    #[inline(always)]
+    pub(super) fn seen(&self) -> (&ReadState, Seq) {
+        (&self.read_state, self.seq)
+    }
+
+    /// The container, the snapshot if it is of one, and by what is judged.
+    pub(super) fn place(
+        &self,
+    ) -> (
+        &'a Arc<ContainerState>,
+        Option<&'a Arc<SnapshotPin>>,
+        Moment<'a>,
+    ) {
+        (self.state, self.pin, self.moment)
     }
 
     /// The newest version of a key that it sees, dead or not.

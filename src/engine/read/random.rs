@@ -26,12 +26,13 @@ impl ReadPoint<'_, Wait> {
     pub fn draw(mut self, chance: &mut dyn FnMut(u64) -> u64) -> Result<Drawn> {
         for _ in 0..TRIES {
             self = self.renewed()?;
-            let records = records_of(&self.read_state);
+            let (read_state, _) = self.seen();
+            let records = records_of(read_state);
             if records == 0 {
                 return Ok(Drawn::Nothing);
             }
             let number = chance(records);
-            let Some((key, seq)) = record_at(&self.read_state, number, chance)? else {
+            let Some((key, seq)) = record_at(read_state, number, chance)? else {
                 continue;
             };
             // An item of a later version has a record of its own.

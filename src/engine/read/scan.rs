@@ -43,19 +43,20 @@ const NO_VERSION: u64 = u64::MAX;
 impl ReadPoint<'_, Wait> {
     /// The live items in a range. Of the newest state: as of a snapshot that is taken now.
     pub fn scan(&self, engine: &Handle, range: KeyRange) -> Scan {
-        let pin = match self.pin {
+        let (state, pin, moment) = self.place();
+        let pin = match pin {
             Some(pin) => pin.clone(),
             None => Arc::new(engine.snapshot()),
         };
-        match self.moment {
+        match moment {
             Moment::Clock => {
-                let ExpiryViews { now, settled } = engine.expiry_views(self.state);
+                let ExpiryViews { now, settled } = engine.expiry_views(state);
                 let lead = engine.clock.at_most().since(now.now);
-                Scan::new(engine, self.state, pin, range, settled, lead)
+                Scan::new(engine, state, pin, range, settled, lead)
             }
             Moment::At(views) => {
                 let settled = views.settled.clone();
-                let mut scan = Scan::new(engine, self.state, pin, range, settled, 0);
+                let mut scan = Scan::new(engine, state, pin, range, settled, 0);
                 scan.view.later = views.now.clone();
                 scan.is_fixed = true;
                 scan
