@@ -52,7 +52,7 @@ impl Compression {
     }
 }
 
-/// What a write does that would bring live bytes over a [`Quota`].
+/// The effect of a write that would bring live bytes over a [`Quota`].
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -78,7 +78,7 @@ pub enum WhenFull {
 pub struct Quota {
     /// In bytes; from 1 to 2^62.
     pub max_live_bytes: u64,
-    /// What a write does that would exceed it.
+    /// The effect of a write that would exceed it.
     pub when_full: WhenFull,
 }
 

@@ -223,7 +223,7 @@ pub struct Damage {
     pub path: PathBuf,
     /// The offset in bytes from its start; 0 when the device does not say.
     pub offset: u64,
-    /// What is wrong.
+    /// The fault, in words.
     pub what: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a program is told of background work: the trait that it implements, and the events. engine/parts/events.rs calls it.
+//! Events of background work: the trait that a program implements, and the events that it is told.
 
 use std::time::Duration;
 
@@ -146,6 +146,6 @@ pub struct SyncEvent {
 pub struct BackgroundErrorEvent {
     /// Which work: the name of its thread, or what it was for.
     pub work: &'static str,
-    /// What happened.
+    /// The error.
     pub error: Error,
 }

@@ -33,7 +33,7 @@ use crate::expiry::{ExpiryView, Settings};
 use crate::mem::RangeDeletes;
 use crate::table::{FinishedTable, Probe, Table, TableBuilder, TableMeta, TableOptions};
 
-/// What a job needs from the engine.
+/// The services of the engine that a job uses.
 pub trait Host {
     /// Creates a table: its id, identity and file.
     fn create_table(&mut self) -> Result<(TableId, u64, Box<dyn File>)>;
@@ -327,7 +327,7 @@ impl Group {
         Ok(true)
     }
 
-    /// What a decision leaves of a version: the record as it is written, and its value.
+    /// The record and the value that a decision leaves of a version; `None`: nothing.
     #[inline]
     fn left(&self, at: usize, decision: &Decision) -> Option<(RecordRef<'_>, &[u8])> {
         let header = match decision.verdict {

@@ -127,7 +127,7 @@ impl BareRanges {
             return;
         };
         let mut low = ranges.remove(at);
-        // What is left on each side has about half of it.
+        // Each side has about half of the dead records.
         low.passed /= 2;
         let mut high = low.clone();
         low.range.to = Some(key.to_vec());
@@ -173,7 +173,7 @@ impl BareRanges {
         let mut known = 0;
         for one in ranges.iter_mut().filter(overlapping) {
             if one.bare_from.is_none() && one.from <= max {
-                // What it has beside the range found may hold an item from before it was watched.
+                // The rest of the watched range, outside of the one found, may hold an item from before it was watched.
                 one.range = common(&one.range, &found.range);
                 one.bare_from = Some(max);
                 known += one.passed;
@@ -207,7 +207,7 @@ impl BareRanges {
     }
 }
 
-/// What a walk asks and tells.
+/// The bare ranges that a walk asks, and the count that it tells them.
 #[derive(Clone, Debug, Default)]
 pub struct Passing {
     /// Nothing is asked where there are none.

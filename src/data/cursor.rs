@@ -92,7 +92,7 @@ pub struct DeadSpan<'a> {
     pub seq_max: Seq,
 }
 
-/// What a cursor is on.
+/// The entry under a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position<'a> {
     /// Past the end (in backward iteration, before the start).
@@ -103,7 +103,7 @@ pub enum Position<'a> {
     DeadSpan(DeadSpan<'a>),
 }
 
-/// What a cursor is on: a [`Position`], of a record the key alone.
+/// The entry under a cursor: a [`Position`], of a record the key alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head<'a> {
     /// Past the end.
@@ -119,7 +119,7 @@ pub enum Head<'a> {
 /// With an expiry view, a cursor stops at dead spans; without one, at records only. After an error a cursor stands at
 /// [`Position::End`].
 pub trait Cursor {
-    /// What it is on.
+    /// The entry under it.
     fn position(&self) -> Position<'_>;
     /// The same without what a record's header says: cheaper.
     #[inline(always)]

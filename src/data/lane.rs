@@ -66,7 +66,7 @@ pub struct LaneHeaders {
 /// A number that some bits of a word hold, as far as it is above the lowest of its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitField {
-    /// What zeros stand for.
+    /// The value that zeros stand for.
     pub lowest: u64,
     /// The first bit.
     pub first: u32,

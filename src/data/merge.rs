@@ -32,7 +32,7 @@ pub struct Merge<C> {
     order: Vec<MergeEntry>,
     forward: bool,
     dead_spans: usize,
-    /// What is passed over unread, and how much was passed.
+    /// The ranges that are passed over unread, and the count of passed records.
     passing: Passing,
     /// The error of a failed step.
     failure: Option<Error>,

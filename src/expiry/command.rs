@@ -31,13 +31,13 @@ use std::sync::Arc;
 use crate::base::record::Header;
 use crate::base::{ItemTtl, Seq, Timestamp};
 
-/// What a caller tells a container to expire; see the file's head.
+/// A command to expire items of a container; see the file's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expire {
-    /// What ends before this moment.
+    /// Items that end before this moment.
     Before(Timestamp),
-    /// What was written before this moment.
+    /// Items written before this moment.
     WrittenBefore(Timestamp),
     /// Everything.
     All,
@@ -58,7 +58,7 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// What was written before a moment; [`Timestamp::MAX`]: everything.
+    /// Reaches items written before a moment; [`Timestamp::MAX`]: everything.
     pub fn written_before(moment: Timestamp) -> Reach {
         Reach {
             inherit: moment,
@@ -165,7 +165,7 @@ impl Commands {
         self.0.as_deref().unwrap_or_default().iter()
     }
 
-    /// What those reach together that have a sequence number above `seq`.
+    /// The joint reach of the commands with a sequence number above `seq`.
     #[inline]
     pub fn reach(&self, seq: Seq) -> Reach {
         match self.is_empty() {

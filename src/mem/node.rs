@@ -107,7 +107,7 @@ pub enum Inserted {
     Under,
 }
 
-/// What was read may be half of a change.
+/// A read raced with a change: its bytes may be half old, half new.
 pub struct Torn;
 
 #[repr(C, align(64))]

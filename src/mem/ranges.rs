@@ -200,7 +200,7 @@ impl RangeDeletes {
         len.checked_sub(1).map_or(Seq(0), |last| self.get(last).seq)
     }
 
-    /// What those with a sequence number up to `max` cover together.
+    /// The fragments of the deletes with a sequence number up to `max`.
     pub fn as_of(&self, max: Seq) -> Vec<Arc<Fragments>> {
         let newest = self.newest.load_full();
         if newest.seq_max() <= max {

@@ -255,7 +255,8 @@ impl Era {
         self.hidden.tally.less(gone)
     }
 
-    /// What is hidden is assumed to be gone as often as what hides it, where the sample is asked.
+    /// An estimate of the gone among `puts`. Hidden puts are assumed to be gone as often as the puts that hide them,
+    /// where the sample is asked.
     fn gone_of(&self, puts: Tally, histograms: &ExpiryHistograms, view: &ExpiryView) -> Tally {
         let bytes = self.census.total().bytes;
         let is_sampled = |hash: u64, newest: &Newest| {

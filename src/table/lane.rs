@@ -15,10 +15,10 @@ use crate::table::block::{Block, Layout};
 use crate::table::format::LARGE_VALUE_LEN;
 use crate::table::header_packing::Uniform;
 
-/// What is known of a block whose records are alike.
+/// The common properties of a block whose records are alike.
 #[derive(Clone, Copy, Debug)]
 pub struct Alike {
-    /// What is certain of all records.
+    /// Properties that are certain of all records.
     pub uniform: Uniform,
     /// Where they are.
     pub shape: LaneShape,
@@ -158,7 +158,7 @@ mod tests {
             lend(&body, 2, "b", None, 9),
             (Stand::OnLast, 4, owned(&all[2..]))
         );
-        // What is full takes nothing, not even a version that is passed over.
+        // A full `Lent` takes nothing, not even a version that is passed over.
         assert_eq!(
             lend(&body, 0, "", None, 2),
             (Stand::Behind, 2, owned(&all[..2]))

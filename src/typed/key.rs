@@ -55,7 +55,7 @@ use crate::base::Result as Answer;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait TypedKey: Sized {
-    /// What stands for a key where one is given: `&str` for `String`, the number itself for a number.
+    /// The type by which a caller gives a key: `&str` for `String`, the number itself for a number.
     type Borrowed<'a>;
 
     /// The key, to be given.
@@ -67,7 +67,7 @@ pub trait TypedKey: Sized {
     /// Takes a key off the front of what [`TypedKey::encode`] wrote; with `is_last`, all that is left.
     ///
     /// # Errors
-    /// What is wrong with these bytes, as a part of a sentence.
+    /// The fault of these bytes, as a part of a sentence.
     fn decode(is_last: bool, bytes: &mut &[u8]) -> Result<Self, &'static str>;
 }
 

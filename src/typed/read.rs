@@ -132,7 +132,7 @@ macro_rules! typed_reading_methods {
             }
         }
 
-        /// Whatever the types are.
+        /// Derived, it would ask the types to be `Clone`.
         impl<K, V> Clone for $handle<K, V> {
             fn clone(&self) -> Self {
                 $handle {

@@ -1,4 +1,4 @@
-//! What a manifest names of a log, and the files of chains that nobody writes.
+//! The log that a manifest names, and the files of chains that no open database writes.
 //!
 //! ```text
 //! prefix: chain a, first 5, end e                 chain b, first 9, its ring

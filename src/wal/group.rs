@@ -64,7 +64,7 @@ struct State {
     company: u32,
     /// When the last round ended.
     ended: Duration,
-    /// What a sync takes: an average over some eight.
+    /// The duration of a sync: an average over some eight.
     sync_time: Duration,
 }
 

@@ -380,7 +380,7 @@ impl Walk<'_> {
         ))
     }
 
-    /// What the search behind an end implies.
+    /// Concludes from the search behind an end: the damage, or `None` where the log ends there.
     fn conclude(
         &mut self,
         segment: &Loaded,

@@ -35,7 +35,7 @@ const SLACK: u64 = 300_000;
 const LOOKS: u32 = 25;
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What a lease is for.
+/// The purpose of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To make a backup.

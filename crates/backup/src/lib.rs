@@ -104,7 +104,7 @@ pub struct Report {
     pub left_out_bytes: u64,
 }
 
-/// What a restore does about what came after the backup.
+/// The effect on a restore of states later than the backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Later {
     /// Expired stays gone.
@@ -139,7 +139,7 @@ pub struct Keep {
     pub younger_than: Option<Duration>,
 }
 
-/// What a prune has removed.
+/// The objects that a prune has removed.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Pruned {
@@ -153,7 +153,7 @@ pub struct Pruned {
     pub ended_objects: u64,
 }
 
-/// What a check of all backups has found.
+/// The result of a check of all backups.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Proof {
@@ -258,7 +258,7 @@ impl Backups {
         lease::remove_all(self.store.as_ref())
     }
 
-    /// What lies among the backups of a store, and has no name that a backup gives. It is left alone.
+    /// Objects among the backups of a store that have no name of a backup. They are left alone.
     ///
     /// # Errors
     /// The store's.

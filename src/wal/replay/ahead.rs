@@ -97,7 +97,7 @@ impl Ahead {
         }
     }
 
-    /// What is asked for, as soon as it is; `None` at the end.
+    /// Waits for the next request; `None` at the end.
     fn begin(&self) -> Option<(u64, u64, Vec<u8>)> {
         let mut segment = self.segment.lock();
         loop {
