@@ -145,9 +145,9 @@ pub enum Error {
         /// The changes since this version are known.
         from: u64,
     },
-    /// Expirations were asked for from a moment on of which some are not on disk any more: whoever reads them was away for
-    /// longer than they are kept ([`ContainerOptions::keep_expired`](crate::ContainerOptions::keep_expired)). What is stored
-    /// tells which items are there now.
+    /// Expirations were asked for from a moment whose ends are not all on disk any more: the reader was away for longer
+    /// than they are kept ([`ContainerOptions::keep_expired`](crate::ContainerOptions::keep_expired)). A scan shows the
+    /// items that are there now.
     ExpirationsGone {
         /// The name of the container.
         container: String,

@@ -41,8 +41,8 @@ pub trait Host {
     fn spend(&mut self, bytes: u64) -> Result<()>;
     /// Called for an item that is not written again, which expired this many milliseconds ago.
     fn reclaim(&mut self, millis: u64, bytes: u64);
-    /// Called for a dead record that is left out, of which the job has no newer version: whoever knows an older one is not
-    /// told its end any more.
+    /// Called for a dead record that is left out, of which the job has no newer version: `changes` can no longer tell
+    /// its end to a copy that has an older version.
     fn forget(&mut self, seq: Seq);
 }
 

@@ -9,11 +9,12 @@
 //! 1. A reader at sequence number s that passed over many dead records hands in the range in which it found no item. The
 //!    range is *watched* from w on, the last number that was given out then. From there on, every put inside it takes its
 //!    key out of the range before any reader can see it.
-//! 2. A reader at s >= w that finds no item in the whole range makes it *bare* from s on: puts up to s it would have
-//!    found, unless they are dead for good, and later ones leave the range. So no reader at s or above finds an item in
-//!    what is left of it. Where nobody wrote to the container since s, that is so at once.
-//! 3. Deletes and expiry make nothing live, and what is gone for good by settled time is gone for every later reader. So
-//!    only records that are dead for good count in 1 and 2, and a reader of an earlier moment than now asks for none.
+//! 2. A reader at s >= w that finds no item in the whole range makes it *bare* from s on: it would have found puts up
+//!    to s, unless they are dead for good, and later puts take their keys out of the range. So no reader at s or above
+//!    finds an item in the rest of the range. If there was no write to the container since s, the range is bare at
+//!    once.
+//! 3. Deletes and expiry make nothing live, and a record that is gone by settled time is gone for every later reader.
+//!    So only such records count as dead in 1 and 2, and a reader of an earlier moment than now asks for no bare range.
 //!
 //! Invariant: ranges are sorted, not empty, and do not overlap.
 
@@ -166,7 +167,8 @@ impl BareRanges {
             .map(|one| one.range.clone())
     }
 
-    /// Takes in what a reader at `max` has found; returns what is to be watched, too: see [`BareRanges::watch`].
+    /// Takes in the range that a reader at `max` has found; returns the ranges that are to be watched too: see
+    /// [`BareRanges::watch`].
     pub fn learn(&self, found: &Found, max: Seq) -> Vec<KeyRange> {
         let mut ranges = self.ranges.lock();
         let overlapping = |one: &&mut Watched| one.range.first_common(&found.range).is_some();

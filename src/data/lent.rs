@@ -113,7 +113,7 @@ impl Place {
         (self.end - self.key_at) as usize
     }
 
-    /// The key, in what is held.
+    /// The key, in the held bytes.
     pub fn key<'a>(&self, held: Held<'a>) -> &'a [u8] {
         &held.bytes(self.owner)[self.key_at as usize..self.value_at as usize]
     }
@@ -533,7 +533,7 @@ impl DoubleEndedIterator for LentIter<'_> {
 
 impl ExactSizeIterator for LentIter<'_> {}
 
-/// The bytes that are held for what is lent.
+/// The bytes that are held for the lent items.
 #[derive(Clone, Copy)]
 pub struct Held<'a>(&'a [Bytes]);
 
@@ -545,7 +545,7 @@ impl<'a> Held<'a> {
     }
 }
 
-/// The last part of what is lent, to which places are added.
+/// The last part of a [`Lent`], to which places are added.
 pub struct Places<'a> {
     places: &'a mut Vec<Place>,
     room: &'a mut Room,

@@ -134,7 +134,7 @@ impl<C: Cursor> Merge<C> {
         done.inspect_err(|error| self.fail(error))
     }
 
-    /// All cursors inside a bare range, or before it, go to what is behind it. Dead spans that reach beyond it stay.
+    /// All cursors inside or before a bare range go to its end. Dead spans that reach beyond it stay.
     fn pass_over(&mut self, bare: &KeyRange, view: Option<&ExpiryView>) -> Result<()> {
         let to = match (self.forward, &bare.to) {
             (true, Some(to)) => Seek::AtOrAfter(to),

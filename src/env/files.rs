@@ -104,8 +104,8 @@ pub fn is_named(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Takes from others all rights to what a folder holds under names that are `own`, and the right to write in the folder
-/// itself, which may have been made by its user with rights that he chose. What belongs to another user stays.
+/// Takes from group and others all rights to the files in a folder whose names are `own`, and the right to write in the
+/// folder itself, which its user may have made with wider rights. Files of another user stay as they are.
 pub fn withdraw_rights(folder: &Path, own: &dyn Fn(&str) -> bool) -> io::Result<()> {
     if rights(&fs::metadata(folder)?) & OTHERS == 0 {
         return Ok(());

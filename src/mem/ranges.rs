@@ -1,5 +1,5 @@
 //! The range deletes of a memtable or a version: a list in the order of their sequence numbers, which only grows, and
-//! indexes of what they cover up to any sequence number. They are read without a lock while one is added.
+//! indexes of the keys that they cover up to any sequence number. They are read without a lock while one is added.
 //!
 //! ```text
 //! list      0 1 2 3 ... 63 | 64 ... 127 | ... | 255 | 256 ...      of parts of 8, 16, 32 ... that never move

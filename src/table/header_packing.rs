@@ -414,8 +414,8 @@ fn header_of(
     Ok((header, tag & LARGE != 0))
 }
 
-/// A packing whose headers are part of one word: the one that most blocks have. Whoever reads or writes the headers of a
-/// whole block takes it apart once.
+/// A packing whose headers are part of one word, as in most blocks. Code that reads or writes all headers of a block
+/// decodes it once.
 #[derive(Clone, Copy)]
 pub struct WordPacking {
     lowest: [u64; COUNT],

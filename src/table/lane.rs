@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The packing of a block's headers (header_packing.rs) says whether its records are alike. If they are, a record is
-//! two offsets, and what is certain of the earliest of all possible records under that packing is certain of each: that
-//! it is live at a moment, that no range delete is newer. Only its bytes are not yet checked: whoever takes a record
-//! from a lane that does not add up gets none, and reads it by [`Block::entry`], which says what is wrong.
+//! two offsets. A property that is certain of the earliest of all possible records under that packing is certain of
+//! each: that it is live at a moment, that no range delete is newer. Only its bytes are not yet checked: a lane does
+//! not give a record that does not add up; the cursor then reads it by [`Block::entry`], which says what is wrong.
 
 use crate::data::lane::LaneShape;
 use crate::table::block::{Block, Layout};

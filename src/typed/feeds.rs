@@ -121,7 +121,7 @@ pub struct TypedExpiration<K, D> {
     pub key: K,
     /// Its value, as it was.
     pub value: D,
-    /// When it ended and by what, and what was stored.
+    /// The end, its cause, and the item as it was stored.
     pub stored: Expiration,
 }
 

@@ -61,10 +61,11 @@ pub trait TypedKey: Sized {
     /// The key, to be given.
     fn as_borrowed(&self) -> Self::Borrowed<'_>;
 
-    /// Appends the key. `is_last`: nothing follows; otherwise the end of it must be found in what follows, whatever that is.
+    /// Appends the key. `is_last`: nothing follows; otherwise any bytes may follow, and decoding must still find the
+    /// end of the key.
     fn encode(key: &Self::Borrowed<'_>, is_last: bool, out: &mut Vec<u8>);
 
-    /// Takes a key off the front of what [`TypedKey::encode`] wrote; with `is_last`, all that is left.
+    /// Takes a key off the front of bytes that [`TypedKey::encode`] wrote; with `is_last`, all that are left.
     ///
     /// # Errors
     /// The fault of these bytes, as a part of a sentence.

@@ -200,7 +200,7 @@ impl Drop for Lead<'_> {
         own.word.change();
         next.word.change();
         drop(state);
-        // First the one who keeps the device busy.
+        // The leader of the next round comes first: it keeps the device busy.
         if waiting > 0 {
             next.word.wake_one();
         }

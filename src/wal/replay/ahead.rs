@@ -76,7 +76,7 @@ impl Ahead {
         self.changed.notify_one();
     }
 
-    /// Reads what is asked for until the end; starts writeback of what was read, if that is `kept`.
+    /// Reads the requested segments until the end; starts writeback of each, if it is to be `kept`.
     pub fn serve(&self, fs: &dyn Fs, dir: &Path, kept: bool) {
         let folder = Folder::new(fs, dir);
         while let Some((identity, number, spare)) = self.begin() {
