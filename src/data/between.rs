@@ -47,7 +47,7 @@ enum Near {
 pub struct Between {
     near: Near,
     asked_at: usize,
-    /// What comes next is told if so many were passed or more: the first item and the end in any case.
+    /// After so many dead records the next item ends a bare range: 0, so in any case, for the first item and the end.
     told_at: usize,
     found: Option<Box<Bare>>,
     /// Records passed in all, where many were passed at a time.
