@@ -22,8 +22,7 @@ use crate::expiry::ExpiryView;
 /// Only dead spans after the first record that begin at or before it and have a higher sequence number can hide it:
 /// these are entered, unless the record shows nothing.
 ///
-/// A failed cursor is at its end, and its unread records may hide those of other cursors. So after a failed step the
-/// merge shows nothing more, and every further step returns the same error.
+/// After a failed step, unread records may hide others: the merge shows nothing more, and later steps return the error.
 pub struct Merge<C> {
     cursors: Vec<C>,
     /// The range tombstones, if there is an expiry view.
@@ -303,7 +302,7 @@ impl<C: Cursor> Merge<C> {
         stand
     }
 
-    /// Merges the lanes of so many cursors. Where one ends, its cursor goes on to the next, if that is certain.
+    /// Merges the lanes of so many cursors. Where one ends, its cursor goes on to the next certain one.
     fn lend_merged(
         &mut self,
         lanes: usize,
@@ -352,7 +351,7 @@ impl<C: Cursor> Merge<C> {
         })
     }
 
-    /// Moves on the cursor whose lane has ended; true: it is in another one, which takes its place in the merge.
+    /// Moves on the cursor whose lane has ended; true: it is in another one, which takes its place.
     fn go_on(
         &mut self,
         merge: &mut LaneMerge,
