@@ -20,8 +20,9 @@
 //!
 //! Invariants:
 //!
-//! 1. Commands stand in the order of their sequence numbers. None covers an earlier one, and the floors cover none. What a
-//!    backup left out covers no command that was given: other copies are told of that, and not of this.
+//! 1. Commands stand in the order of their sequence numbers. None covers an earlier one, and the floors cover none. A
+//!    command that stands for what a backup left out covers no given command: other copies are told of given commands
+//!    alone.
 //! 2. A command is left out only if the floors or a later command cover it, or if it can reach nothing that is stored and
 //!    nothing that somebody reads still.
 //! 3. Of the bounds of a reach `written` is the lowest: what was written before it also ends by the others.

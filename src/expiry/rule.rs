@@ -331,8 +331,8 @@ impl Settings {
         }
     }
 
-    /// The settings after the write `seq` changed the default to `to` at the moment `at`. What was gone at `at` under
-    /// the old default stays gone: the floors are `at + 1`, exclusive.
+    /// The settings after the write `seq` changed the default to `to` at the moment `at`. Items gone at `at` under the
+    /// old default stay gone: the floors are `at + 1`, exclusive.
     pub fn change(&self, to: DefaultMillis, at: Timestamp, seq: Seq) -> Settings {
         let mut next = Settings {
             default: to,

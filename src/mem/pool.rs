@@ -219,8 +219,9 @@ impl Pool {
         drop(kept);
     }
 
-    /// Does `work`, which fills arenas faster than the system provides single pages. Once it has taken a full-sized chunk,
-    /// another thread keeps [`AHEAD`] of them ready. What is left is freed. One thread at a time calls this.
+    /// Does `work`, which fills arenas faster than the system provides single pages. Once it has taken a full-sized
+    /// chunk, another thread keeps [`AHEAD`] of them ready. Chunks that are left are freed. One thread at a time calls
+    /// this.
     pub fn while_populated<T>(&self, work: impl FnOnce() -> T) -> T {
         let taken = Arc::new(Signal::default());
         self.kept.lock().taken = Some(taken.clone());

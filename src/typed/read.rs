@@ -110,8 +110,8 @@ macro_rules! typed_reading_methods {
                 self.untyped.count(encoded_range::<K>(&range))
             }
 
-            /// How many live items a range has, exactly, whatever they are, if these are fewer than `most`, else `most`. What
-            /// cannot be read is not counted: 0 if the handle is closed.
+            /// How many live items a range has, exactly, whatever they are, if these are fewer than `most`, else
+            /// `most`. Unreadable items are not counted: 0 if the handle is closed.
             #[must_use]
             pub fn count_up_to<'k>(
                 &self,

@@ -6,9 +6,9 @@
 //! -> remove the folder -> remove the lock's name -> unlock
 //! ```
 //!
-//! Invariant: whoever is at work holds the lock of the file that has the name, and nobody else removes that. So whoever
-//! got the lock of a file whose name had been removed, for he had opened it before, begins anew. What a killed process
-//! left in the folder is removed by the next call, and so are the links that keep room on disk.
+//! Invariant: a process at work holds the lock of the file that has the name, and no other removes that. So a process
+//! that got the lock of a file whose name is gone, because it had opened the file before, begins anew. The next call
+//! removes the files that a killed process left in the folder, and so the links that keep room on disk.
 //!
 //! Where nothing can be written beside the folder, the scratch is a new folder among those for temporary files.
 

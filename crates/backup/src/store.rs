@@ -32,8 +32,8 @@ pub trait Store: Send + Sync {
 
 /// A store in a folder of a file system that has hard links. Its files and folders can be reached by their owner alone.
 ///
-/// An object is written to `tmp/MILLISECONDS-PROCESS-NUMBER`, synced, then linked to its name. What a killed process
-/// leaves in `tmp` is removed by [`Backups::prune`](crate::Backups::prune), a day later.
+/// An object is written to `tmp/MILLISECONDS-PROCESS-NUMBER`, synced, then linked to its name.
+/// [`Backups::prune`](crate::Backups::prune) removes files that a killed process left in `tmp`, a day later.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,

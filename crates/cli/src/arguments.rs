@@ -231,9 +231,9 @@ pub enum Command {
     },
     /// Restore a backup into a folder that is missing or empty
     ///
-    /// Every byte is checked. What has expired since stays gone, also by a command or a changed default, and so do dropped
-    /// containers and deleted ranges, as far as a later backup or ledger says. Items that were deleted or overwritten one
-    /// by one are as they were.
+    /// Every byte is checked. Items that have expired since stay gone, also by a command or a changed default, and so
+    /// do dropped containers and deleted ranges, as far as a later backup or ledger says. Items that were deleted or
+    /// overwritten one by one are as they were.
     Restore(Restore),
     /// Run a session store under load, then watch its disk empty itself
     ///

@@ -192,7 +192,7 @@ fn a_log_that_ends_in_anything_but_zeros_is_not_kept() {
     assert!(kept(&sim.kill()).unwrap().is_none(), "it was closed");
 }
 
-// The system tells of a failed sync once. What it then has not written, it may still show.
+// The system tells of a failed sync once. Later reads may still show the bytes that it failed to write.
 #[test]
 fn a_log_of_which_a_sync_may_have_failed_is_not_kept() {
     for then in [FailedSync::Kept, FailedSync::Forgotten] {

@@ -1,8 +1,8 @@
 //! The edits of the manifest as a film: a frame for each, with what it changed and the runs of the containers concerned.
 //!
-//! The library gives the edits as the JSON that is stored (docs/format.md). The first one is the sum of all before; each
-//! other one changes what the ones before it add up to. What this command does not know of an edit, it names and leaves
-//! alone, so that the film of a later version can be seen too.
+//! The library gives the edits as the JSON that is stored (docs/format.md). The first one is the sum of all before;
+//! each other one changes what the ones before it add up to. This command names the parts of an edit that it does not
+//! know, and skips them, so that the film of a later version can be seen too.
 //!
 //! Of keys nothing is shown: those of range deletes are left out.
 
