@@ -50,7 +50,7 @@ use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{
     CachePadded, Mutex, MutexGuard, lock_soon, lock_soon_after, try_lock_soon,
 };
-use crate::base::{Attempt, ContainerId, Error, Result, Seq, Timestamp, Unready};
+use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
 use crate::engine::parts::read_state::Flushable;
 use crate::engine::parts::relied::{Relied, Relying};
 use crate::engine::parts::state::ContainerState;
@@ -254,11 +254,6 @@ impl CommitLog {
     }
 
     /// The same for who must not go to sleep: it is taken if it becomes free in the while that a writer looks for it.
-    pub fn lock_at_once(&self) -> Attempt<MutexGuard<'_, CommitState>> {
-        try_lock_soon(&self.state).ok_or(Unready::WouldWait)
-    }
-
-    /// The same for who can do without.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, CommitState>> {
         try_lock_soon(&self.state)
     }

@@ -3,12 +3,11 @@
 pub mod admit;
 pub mod writes;
 pub mod prepared;
+pub mod observed;
+pub mod settings;
 pub mod commit;
 pub mod conditional;
 pub mod read_set;
 pub mod create;
-// Single writes and updates without waiting are for tasks alone.
-#[cfg_attr(not(feature = "tokio"), allow(dead_code))]
-pub mod at_once;
 pub mod quota;
 pub mod bulk;
