@@ -650,6 +650,7 @@ fn given(ttl: Ttl) -> Given {
         Ttl::After(duration) => Given::Life(Life::Own(millis(duration))),
         Ttl::Keep => Given::Keep,
         Ttl::Until(moment) => Given::Until(millis(moment.duration_since(UNIX_EPOCH).unwrap())),
+        ttl => unreachable!("{ttl:?} is not made here"),
     }
 }
 

@@ -117,8 +117,9 @@ pub use read::point::ReadPoint;
 pub use read::random::Drawn;
 pub use read::scan::Scan;
 pub use write::bulk::LoadedItem;
-pub use write::commit::{Begun, UpdateAction};
+pub use write::commit::Begun;
 pub use write::read_set::ReadSet;
+pub use write::update::UpdateAction;
 pub use write::writes::{Demand, Writes};
 
 /// An open database.

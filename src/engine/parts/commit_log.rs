@@ -240,14 +240,8 @@ impl CommitLog {
         self.state.lock()
     }
 
-    /// Takes the commit lock as a writer: spins first, because the lock is held for less time than going to sleep
-    /// takes.
-    #[inline]
-    pub fn lock_soon(&self) -> MutexGuard<'_, CommitState> {
-        lock_soon(&self.state)
-    }
-
-    /// The same for a writer that can prefetch what it will need under the lock, if it has to wait for that.
+    /// Takes the commit lock as a writer: spins first, because the lock is held for less time than going to sleep takes,
+    /// and prefetches what it will need under the lock, if it has to wait for that.
     #[inline]
     pub fn lock_soon_after(&self, prefetch: impl FnOnce()) -> MutexGuard<'_, CommitState> {
         lock_soon_after(&self.state, prefetch)

@@ -414,7 +414,7 @@ impl Engine {
             self.make_visible(observed.checked())?;
             let commit = self.commit_log.lock();
             let (stamped, ()) = self.stamp_under(commit, observed.relies_on(), || ());
-            let fault = observed.fault_at(&stamped.moment())?;
+            let fault = observed.fault_at(&stamped.moment(), false)?;
             drop(stamped);
             let is_so = fault.is_none();
             return is_so

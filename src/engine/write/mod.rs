@@ -1,4 +1,4 @@
-//! Writes: admission, preparation, the commit with its conditions, transactions, changes of settings, bulk loads, quotas.
+//! Writes: admission, preparation, what a write relies on, the commit, conditions, transactions, changes of settings, bulk loads, quotas.
 
 pub mod admit;
 pub mod writes;
@@ -6,6 +6,7 @@ pub mod prepared;
 pub mod observed;
 pub mod settings;
 pub mod commit;
+pub mod update;
 pub mod conditional;
 pub mod read_set;
 pub mod create;

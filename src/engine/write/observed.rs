@@ -241,16 +241,17 @@ impl<'a> Observed<'a> {
         Ok(None)
     }
 
-    /// Why not all of it is so at this moment. Under the commit lock that is the moment of the write.
-    pub fn fault_at(&self, moment: &Moment) -> Result<Option<Fault>> {
+    /// Why not all of it is so at this moment. Under the commit lock that is the moment of the write, whose own changes of
+    /// settings have begun by then.
+    pub fn fault_at(&self, moment: &Moment, have_begun: bool) -> Result<Option<Fault>> {
         for (container, of) in self.containers.iter().enumerate() {
             of.state.check()?;
             let changed = |key: &[u8]| {
                 let key = key.to_vec();
                 Ok(Some(Fault::Changed(Changed { container, key })))
             };
-            let begun = u64::from(self.changes_of(container).next().is_some());
-            if moment.now < self.now || !of.has_its_settings(begun) {
+            let begun = have_begun && self.changes_of(container).next().is_some();
+            if moment.now < self.now || !of.has_its_settings(u64::from(begun)) {
                 return changed(of.some_key());
             }
             if let Some((_, key)) = of.first_end.as_ref().filter(|(end, _)| *end <= moment.now) {
