@@ -2,6 +2,27 @@
 //!
 //! Everything that can be done outside the commit lock is done there: encoding, checksums, reading for conditional
 //! writes, user code, waiting for a sync. Under the lock nothing reads a file.
+//!
+//! All writes come through [`Engine::commit`]: single ones, updates, batches with and without conditions, transactions. A
+//! caller that must not wait ([`Patience`]) takes the same steps in the same order, and ends, with nothing done, where it
+//! would wait:
+//!
+//! ```text
+//! where it would wait                                           what is asked instead
+//! writers are slowed down                                       is there no reason to?
+//! a quota, and live bytes are estimated                         is there slack?
+//! the commit lock                                               is it free soon?
+//! the log's segment or ring is full                             does the frame fit?
+//! the active memtables are full, and are sealed with a commit   are they not?
+//! what was read changed meanwhile, and is read again            is it as it was?
+//! the sync                                                      left to the caller: `Begun`
+//! ```
+//!
+//! Invariants:
+//!
+//! 1. A commit that has begun is finished: after the frame is in the log nothing is asked any more.
+//! 2. A caller that must not wait seals no memtable, for sealing begins a segment of the log, which is a file. The next write
+//!    finds the memtables full, and seals them where it may wait.
 
 use std::sync::Arc;
 
