@@ -177,7 +177,7 @@ pub use data::change::{Change, ExpiryRule};
 pub use data::explanation::{Explanation, Fate, StoredIn, StoredVersion};
 pub use data::item::{Item, Value};
 pub use data::version::Version;
-pub use data::write::{Expect, Updated, Written};
+pub use data::write::{Expect, OnMiss, Outcome, Updated, Written};
 pub use engine::options::{ContainerOptions, Durability, Options, Stall};
 pub use engine::{Loss, RepairReport, VerifyReport};
 pub use env::{Clock, ClockBehind, ManualClock, SystemClock};

@@ -14,10 +14,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ebbtide::internals::{Fault, FaultPlan, Sim};
 use ebbtide::{
-    Batch, Container, Database, DefaultTtl, Error, Item, ManualClock, Options, Ttl, Update,
-    Version, repair,
+    Batch, Container, Database, DefaultTtl, Error, Expect, Item, ManualClock, OnMiss, Options,
+    Outcome, Ttl, Update, Version, repair,
 };
 use tempfile::TempDir;
+use testkit::model::{Expire, Given, Life, Model, Need, Part, Seen, Standard, Time, Write};
+use testkit::random::Random;
 
 const NOW: u64 = 1_767_225_600_000;
 
@@ -442,4 +444,383 @@ fn what_waited_for_a_sync_may_call_the_database_that_closes() {
     for call in calls {
         assert!(call.unwrap_err().is_closed());
     }
+}
+
+fn done(batch: &Batch, db: &Database) -> Vec<bool> {
+    let written = db.commit(batch).unwrap();
+    let outcomes = written.outcomes().iter();
+    outcomes.map(|outcome| outcome.is_done()).collect()
+}
+
+#[test]
+fn a_write_whose_condition_does_not_hold_is_left_out_and_told() {
+    let f = fixture();
+    f.c.put_with_ttl("there", "1", after(1_000)).unwrap();
+    f.c.put_with_ttl("ended", "1", after(10)).unwrap();
+    f.clock.advance(Duration::from_millis(10));
+    let mut batch = Batch::new();
+    batch.on_miss(OnMiss::Skip);
+    batch
+        .create(&f.c, "there", "2", Ttl::Inherit)
+        .create(&f.c, "ended", "2", Ttl::Keep)
+        .replace(&f.c, "absent", "2", Ttl::Inherit)
+        .touch(&f.c, "absent")
+        .expire(&f.c, "absent", Ttl::Never)
+        .put(&f.c, "absent", "3")
+        .touch(&f.c, "absent")
+        .expire(&f.c, "there", after(5_000))
+        .delete(&f.c, "there")
+        .touch(&f.c, "there");
+    let told = done(&batch, &f.db);
+    let (n, y) = (false, true);
+    assert_eq!(told, [n, y, n, n, n, y, y, y, y, n]);
+    assert_eq!(batch.len(), told.len());
+    assert_eq!(f.c.get("ended").unwrap().unwrap(), "2");
+    assert_eq!(f.c.get("absent").unwrap().unwrap(), "3");
+    assert!(!f.c.contains("there").unwrap());
+    // Of what cannot be left out nothing is told.
+    let plain = f.db.commit(Batch::new().put(&f.c, "k", "v")).unwrap();
+    assert!(plain.outcomes().is_empty());
+}
+
+#[test]
+fn a_batch_of_which_all_is_left_out_writes_nothing() {
+    let f = fixture();
+    f.c.put("k", "v").unwrap();
+    let before = version(&f.c, "k");
+    let mut batch = Batch::new();
+    batch
+        .on_miss(OnMiss::Skip)
+        .create(&f.c, "k", "w", Ttl::Inherit);
+    let written = f.db.commit(&batch).unwrap();
+    assert_eq!(written.outcomes(), [Outcome::Skipped]);
+    assert_eq!((written.version(), version(&f.c, "k")), (before, before));
+}
+
+/// Batches of several threads that create the same keys: each key is told to one of them.
+#[test]
+fn of_batches_at_once_one_is_told_that_it_has_created_a_key() {
+    let f = fixture();
+    let keys: Vec<String> = (0..64).map(|n| format!("k{n:02}")).collect();
+    let created = |me: usize| -> usize {
+        let chunks = keys.chunks(8).cycle().skip(me).take(8);
+        let mut created = 0;
+        for chunk in chunks {
+            let mut batch = Batch::new();
+            batch.on_miss(OnMiss::Skip);
+            for key in chunk {
+                batch.create(&f.c, key, me.to_string(), Ttl::Inherit);
+            }
+            created += done(&batch, &f.db).into_iter().filter(|done| *done).count();
+        }
+        created
+    };
+    let created = &created;
+    let all: Vec<usize> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|me| scope.spawn(move || created(me))).collect();
+        threads.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert_eq!(all.iter().sum::<usize>(), keys.len());
+    for (me, created) in all.into_iter().enumerate() {
+        let own =
+            f.c.iter()
+                .filter(|item| item.as_ref().unwrap().value() == me.to_string().as_str());
+        assert_eq!(own.count(), created);
+    }
+}
+
+#[test]
+fn a_requirement_is_one_of_the_whole_batch() {
+    let f = fixture();
+    let mut batch = Batch::new();
+    batch.on_miss(OnMiss::Skip).put(&f.c, "a", "1");
+    batch
+        .require(&f.c, "k", Expect::Present)
+        .create(&f.c, "b", "1", Ttl::Inherit);
+    assert!(f.db.commit(&batch).unwrap_err().is_conflict());
+    assert!(f.c.is_empty().unwrap());
+    // And what asks for a conflict gets one, beside what does not.
+    batch.clear();
+    batch
+        .on_miss(OnMiss::Skip)
+        .create(&f.c, "a", "1", Ttl::Inherit);
+    batch
+        .on_miss(OnMiss::Conflict)
+        .create(&f.c, "a", "1", Ttl::Inherit);
+    assert!(f.db.commit(&batch).unwrap_err().is_conflict());
+    assert!(f.c.is_empty().unwrap());
+    // After it is cleared, a batch asks as in the beginning.
+    batch.on_miss(OnMiss::Skip).clear();
+    batch.touch(&f.c, "a");
+    assert!(f.db.commit(&batch).unwrap_err().is_conflict());
+}
+
+#[test]
+fn an_update_may_change_the_ttl_alone() {
+    let f = fixture();
+    f.c.put_with_ttl("k", "v", after(1_000)).unwrap();
+    f.clock.advance(Duration::from_millis(300));
+    let never = |_: Option<&Item>| Update::Expire(Ttl::Never);
+    assert!(f.c.update("k", never).unwrap());
+    let of_now = (at(300), Ttl::Never, None);
+    assert_eq!(life(&f.c, "k"), Some(of_now));
+    assert_eq!(f.c.get("k").unwrap().unwrap(), "v");
+    assert!(!f.c.update("absent", never).unwrap());
+    let keep = f.c.update("k", |_| Update::Expire(Ttl::Keep)).unwrap_err();
+    assert!(matches!(keep, Error::InvalidArgument { what: "ttl", .. }));
+}
+
+/// One operation of a random batch.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Put(Ttl),
+    Create(Ttl),
+    Replace(Ttl),
+    Touch,
+    ExpireKey(Ttl),
+    Delete,
+    DeleteAll,
+    Require(Expect),
+    SetDefault(DefaultTtl),
+    ExpireAll,
+    ExpireBefore(u64),
+}
+
+struct Made {
+    container: usize,
+    key: &'static str,
+    value: String,
+    step: Step,
+    on_miss: OnMiss,
+}
+
+const NAMES: [&str; 2] = ["a", "b"];
+const KEYS: [&str; 4] = ["k0", "k1", "k2", "k3"];
+
+fn random_ttl(dice: &mut Random, now: u64) -> Ttl {
+    match dice.below(6) {
+        0 => Ttl::Inherit,
+        1 => Ttl::Never,
+        2 => Ttl::Keep,
+        3 => Ttl::Until(at(now + dice.below(60) as u64 - 10.min(now))),
+        _ => after(1 + dice.below(60) as u64),
+    }
+}
+
+fn random_step(dice: &mut Random, now: u64) -> Made {
+    let counting = |dice: &mut Random| match random_ttl(dice, now) {
+        Ttl::Keep => Ttl::Inherit,
+        ttl => ttl,
+    };
+    let step = match dice.below(24) {
+        0..3 => Step::Put(random_ttl(dice, now)),
+        3..8 => Step::Create(random_ttl(dice, now)),
+        8..12 => Step::Replace(random_ttl(dice, now)),
+        12..15 => Step::Touch,
+        15..18 => Step::ExpireKey(counting(dice)),
+        18..20 => Step::Delete,
+        20 if dice.one_in(2) => Step::DeleteAll,
+        21 => Step::SetDefault(match dice.below(3) {
+            0 => DefaultTtl::Off,
+            1 => DefaultTtl::NoDefault,
+            _ => DefaultTtl::After(Duration::from_millis(1 + dice.below(40) as u64)),
+        }),
+        22 if dice.one_in(2) => Step::ExpireAll,
+        22 => Step::ExpireBefore(now + dice.below(40) as u64),
+        23 => Step::Require(dice.pick(&[Expect::Absent, Expect::Present])),
+        _ => Step::Touch,
+    };
+    Made {
+        container: dice.below(2),
+        key: dice.pick(&KEYS),
+        value: format!("v{}", dice.below(1_000)),
+        step,
+        on_miss: dice.pick(&[OnMiss::Skip, OnMiss::Skip, OnMiss::Skip, OnMiss::Conflict]),
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    duration.as_millis() as u64
+}
+
+fn given(ttl: Ttl) -> Given {
+    match ttl {
+        Ttl::Inherit => Given::Life(Life::Inherit),
+        Ttl::Never => Given::Life(Life::Never),
+        Ttl::After(duration) => Given::Life(Life::Own(millis(duration))),
+        Ttl::Keep => Given::Keep,
+        Ttl::Until(moment) => Given::Until(millis(moment.duration_since(UNIX_EPOCH).unwrap())),
+        ttl => unreachable!("{ttl:?} is not made here"),
+    }
+}
+
+/// What an operation is in the model, if its condition holds there.
+fn in_model(model: &mut Model, made: &Made) -> Option<Part> {
+    let (container, key) = (
+        NAMES[made.container].to_owned(),
+        made.key.as_bytes().to_vec(),
+    );
+    let live = model.find(&container, &key, u64::MAX);
+    let put = |value: Vec<u8>, ttl| {
+        let (container, key) = (container.clone(), key.clone());
+        Part::Write(Write::Put {
+            container,
+            key,
+            value,
+            ttl: given(ttl),
+        })
+    };
+    let value = made.value.clone().into_bytes();
+    match (made.step, live) {
+        (Step::Put(ttl), _) | (Step::Create(ttl), None) | (Step::Replace(ttl), Some(_)) => {
+            Some(put(value, ttl))
+        }
+        (Step::ExpireKey(ttl), Some(seen)) => Some(put(seen.value, ttl)),
+        (Step::Touch, Some(_)) => Some(Part::Touch(container, key)),
+        (Step::Create(_), Some(_)) => None,
+        (Step::Replace(_) | Step::ExpireKey(_) | Step::Touch, None) => None,
+        (Step::Delete, _) => Some(Part::Write(Write::Delete { container, key })),
+        (Step::DeleteAll, _) => Some(Part::Write(Write::DeleteRange {
+            container,
+            from: vec![],
+            to: None,
+        })),
+        (Step::SetDefault(default), _) => Some(Part::Write(Write::SetStandard {
+            container,
+            to: match default {
+                DefaultTtl::Off => Standard::Off,
+                DefaultTtl::After(duration) => Standard::After(millis(duration)),
+                _ => Standard::NoDefault,
+            },
+        })),
+        (Step::ExpireAll, _) => Some(Part::Write(Write::Expire {
+            container,
+            what: Expire::All,
+        })),
+        (Step::ExpireBefore(moment), _) => Some(Part::Write(Write::Expire {
+            container,
+            what: Expire::Before(NOW + moment),
+        })),
+        (Step::Require(expect), live) => {
+            let holds = live.is_some() == (expect == Expect::Present);
+            let need = match expect {
+                Expect::Present => Need::Present,
+                _ => Need::Absent,
+            };
+            holds.then_some(Part::Require(container, key, need))
+        }
+    }
+}
+
+fn add(batch: &mut Batch, c: &Container, made: &Made) {
+    let (key, value) = (made.key, &made.value);
+    batch.on_miss(made.on_miss);
+    match made.step {
+        Step::Put(ttl) => batch.put_with_ttl(c, key, value, ttl),
+        Step::Create(ttl) => batch.create(c, key, value, ttl),
+        Step::Replace(ttl) => batch.replace(c, key, value, ttl),
+        Step::Touch => batch.touch(c, key),
+        Step::ExpireKey(ttl) => batch.expire(c, key, ttl),
+        Step::Delete => batch.delete(c, key),
+        Step::DeleteAll => batch.delete_range(c, ..),
+        Step::Require(expect) => batch.require(c, key, expect),
+        Step::SetDefault(default) => batch.set_default_ttl(c, default),
+        Step::ExpireAll => batch.expire_all(c),
+        Step::ExpireBefore(moment) => batch.expire_before(c, at(moment)),
+    };
+}
+
+/// What the model says of a batch: what becomes of each write, or the key of the conflict.
+fn foretold(model: &mut Model, steps: &[Made]) -> Result<Vec<bool>, String> {
+    let (before, mut told, mut may_skip) = (model.clone(), vec![], false);
+    for made in steps {
+        let part = in_model(model, made);
+        let is_whole = matches!(made.step, Step::Require(_));
+        let asks = matches!(
+            made.step,
+            Step::Create(_) | Step::Replace(_) | Step::Touch | Step::ExpireKey(_)
+        );
+        may_skip |= asks && made.on_miss == OnMiss::Skip;
+        match &part {
+            None if is_whole || made.on_miss == OnMiss::Conflict => {
+                *model = before;
+                return Err(made.key.to_owned());
+            }
+            None => told.push(false),
+            Some(part) => {
+                model.try_commit(std::slice::from_ref(part)).unwrap();
+                told.extend((!is_whole).then_some(true));
+            }
+        }
+    }
+    Ok(if may_skip { told } else { vec![] })
+}
+
+fn items(c: &Container) -> Vec<(Vec<u8>, Vec<u8>, u64, Option<u64>)> {
+    let since = |moment: SystemTime| millis(moment.duration_since(UNIX_EPOCH).unwrap());
+    let items = c.iter().map(|item| {
+        let item = item.unwrap();
+        let (key, value) = (item.key().to_vec(), item.value().to_vec());
+        (
+            key,
+            value,
+            since(item.written_at()),
+            item.expires_at().map(since),
+        )
+    });
+    items.collect()
+}
+
+/// Each random batch does what its operations do one by one at one moment, or nothing; whatever of it is on disk.
+#[test]
+fn random_batches_tell_what_a_model_says() {
+    let rounds = testkit::env("EBBTIDE_ROUNDS", 60);
+    let (mut skipped, mut conflicts) = (0, 0);
+    for seed in 0..rounds {
+        let (f, mut dice, mut now) = (fixture(), Random(seed), 0);
+        let containers = NAMES.map(|name| f.db.container(name).unwrap());
+        let mut model = Model::new(Time::new(NOW, 600_000));
+        NAMES.map(|name| model.create_container(name, Standard::NoDefault));
+        for _ in 0..40 {
+            let steps: Vec<_> = (0..1 + dice.below(12))
+                .map(|_| random_step(&mut dice, now))
+                .collect();
+            let mut batch = Batch::new();
+            for made in &steps {
+                add(&mut batch, &containers[made.container], made);
+            }
+            match (f.db.commit(&batch), foretold(&mut model, &steps)) {
+                (Ok(written), Ok(told)) => {
+                    let outcomes: Vec<_> =
+                        written.outcomes().iter().map(|of| of.is_done()).collect();
+                    assert_eq!(outcomes, told, "seed {seed}");
+                    skipped += told.iter().filter(|done| !**done).count();
+                }
+                (Err(Error::Conflict { key, .. }), Err(told)) => {
+                    assert_eq!(key, told.as_bytes(), "seed {seed}");
+                    conflicts += 1;
+                }
+                (got, told) => panic!("seed {seed}: {got:?}, not {told:?}"),
+            }
+            match dice.below(8) {
+                0 => f.db.flush().unwrap(),
+                1 => f.db.compact().unwrap(),
+                _ => {}
+            }
+            let by = dice.below(15) as u64;
+            now += by;
+            f.clock.advance(Duration::from_millis(by));
+            model.time.advance(by);
+            for (c, name) in containers.iter().zip(NAMES) {
+                let told = model.scan(name, b"", None, u64::MAX).into_iter();
+                let told =
+                    told.map(|seen: Seen| (seen.key, seen.value, seen.written_at, seen.expires_at));
+                assert_eq!(items(c), told.collect::<Vec<_>>(), "seed {seed}");
+            }
+        }
+    }
+    assert!(
+        skipped as u64 > 20 * rounds && conflicts > 3 * rounds,
+        "{skipped}, {conflicts}"
+    );
 }

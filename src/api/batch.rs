@@ -5,10 +5,10 @@ use std::time::SystemTime;
 
 use crate::api::arguments::{KeyBounds, check_item, check_key, checked_range};
 use crate::api::container::Container;
-use crate::api::writing::write_ttl;
+use crate::api::writing::{counting_ttl, write_ttl};
 use crate::base::{ContainerId, DefaultTtl, Error, Result, Timestamp, Ttl};
 use crate::data::batch::{Op, WriteTtl};
-use crate::data::write::Expect;
+use crate::data::write::{Expect, OnMiss};
 use crate::engine::options::Durability;
 use crate::engine::{Demand, Writes};
 use crate::expiry::{DefaultMillis, Expire};
@@ -16,7 +16,8 @@ use crate::expiry::{DefaultMillis, Expire};
 /// Writes that become visible and durable together, in any containers of one database, and conditions for them. A batch
 /// is atomic, after a power cut too. Its writes apply in the order in which they were added. A condition, that of
 /// [`Batch::create`], [`Batch::replace`], [`Batch::touch`] and [`Batch::require`], sees what was there and what was
-/// added before it. If one does not hold, the result is [`Error::Conflict`], and nothing is written.
+/// added before it. If one does not hold, the result is [`Error::Conflict`], and nothing is written; or, after
+/// [`Batch::on_miss`], its write alone is left out.
 ///
 /// ```
 /// use ebbtide::{Batch, Database};
@@ -36,6 +37,8 @@ pub struct Batch {
     writes: Writes,
     /// The error of the first write that is not allowed; the whole batch is refused for it.
     refused: Option<Error>,
+    /// Of the writes that follow.
+    on_miss: OnMiss,
 }
 
 impl fmt::Debug for Batch {
@@ -75,7 +78,7 @@ impl Batch {
         if let Ok(WriteTtl::Keep) = ttl {
             // A placeholder until the key has been read.
             ttl = Ok(WriteTtl::Absent);
-            self.ask(container, key, Demand::Keep);
+            self.ask(container, key, Demand::Keep, OnMiss::Conflict);
         }
         self.push(
             container,
@@ -116,7 +119,8 @@ impl Batch {
         value: impl AsRef<[u8]>,
         ttl: impl Into<Ttl>,
     ) -> &mut Self {
-        self.ask(container, key.as_ref(), Demand::Expect(Expect::Absent));
+        let absent = Demand::Expect(Expect::Absent);
+        self.ask(container, key.as_ref(), absent, self.on_miss);
         self.put_with_ttl(container, key, value, ttl)
     }
 
@@ -141,7 +145,8 @@ impl Batch {
         value: impl AsRef<[u8]>,
         ttl: impl Into<Ttl>,
     ) -> &mut Self {
-        self.ask(container, key.as_ref(), Demand::Expect(Expect::Present));
+        let present = Demand::Expect(Expect::Present);
+        self.ask(container, key.as_ref(), present, self.on_miss);
         self.put_with_ttl(container, key, value, ttl)
     }
 
@@ -163,18 +168,86 @@ impl Batch {
     /// ```
     pub fn touch(&mut self, container: &Container, key: impl AsRef<[u8]>) -> &mut Self {
         let key = key.as_ref();
-        self.ask(container, key, Demand::Touch);
-        self.push(
-            container,
-            check_key(key).map(|()| {
-                move |container| Op::Put {
-                    container,
-                    ttl: WriteTtl::Absent,
-                    key,
-                    value: &[],
-                }
-            }),
-        )
+        self.ask(container, key, Demand::Touch, self.on_miss);
+        self.put_without_value(container, key, Ok(WriteTtl::Absent))
+    }
+
+    /// Gives a live item this ttl, which counts from now on; keeps the value, as [`Container::expire`] does. If there is
+    /// none, the whole batch is a conflict.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{Batch, Database, Ttl};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let carts = db.container("carts")?;
+    /// carts.put_with_ttl("ada", "3 books", Duration::from_secs(600))?;
+    /// let mut batch = Batch::new();
+    /// batch.expire(&carts, "ada", Ttl::Never).put(&carts, "ada: paid", "");
+    /// db.write(batch)?;
+    /// assert_eq!(carts.item("ada")?.unwrap().expires_at(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn expire(
+        &mut self,
+        container: &Container,
+        key: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+    ) -> &mut Self {
+        let key = key.as_ref();
+        self.ask(container, key, Demand::KeepValue, self.on_miss);
+        self.put_without_value(container, key, counting_ttl(ttl.into()))
+    }
+
+    /// A put whose value is filled in once the key has been read.
+    fn put_without_value(
+        &mut self,
+        container: &Container,
+        key: &[u8],
+        ttl: Result<WriteTtl>,
+    ) -> &mut Self {
+        let op = check_key(key).and(ttl).map(|ttl| {
+            move |container| Op::Put {
+                container,
+                ttl,
+                key,
+                value: &[],
+            }
+        });
+        self.push(container, op)
+    }
+
+    /// What becomes of the batch where the condition of a write that follows does not hold, of [`Batch::create`],
+    /// [`Batch::replace`], [`Batch::touch`] or [`Batch::expire`]. At first, and after [`OnMiss::Conflict`], nothing of the
+    /// batch is written. After [`OnMiss::Skip`] that write alone is left out, as if it had not been added, and
+    /// [`Written::outcomes`](crate::Written::outcomes) tells what became of each: of the writes of several callers one
+    /// batch is made, and each gets its own answer. A write sees what those before it did, if they were done. All
+    /// outcomes are of one moment, the batch's.
+    ///
+    /// A write without a condition is always done. That of [`Batch::require`] is one of the whole batch: if it does not
+    /// hold, the batch is a conflict, whatever is said here.
+    ///
+    /// ```
+    /// use ebbtide::{Batch, Database, OnMiss, Ttl};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let locks = db.container("locks")?;
+    /// let mut turn = Batch::new();
+    /// turn.on_miss(OnMiss::Skip);
+    /// turn.create(&locks, "printer", "ada", Ttl::Inherit); // callers of one turn of a loop
+    /// turn.create(&locks, "printer", "bob", Ttl::Inherit);
+    /// turn.touch(&locks, "scanner");
+    /// let written = db.commit(&turn)?;
+    /// let done: Vec<bool> = written.outcomes().iter().map(|outcome| outcome.is_done()).collect();
+    /// assert_eq!(done, [true, false, false]);
+    /// assert_eq!(locks.get("printer")?.unwrap(), "ada");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_miss(&mut self, on_miss: OnMiss) -> &mut Self {
+        self.on_miss = on_miss;
+        self
     }
 
     /// Adds a condition on a key; if it does not hold when the batch is written, the whole batch is a conflict. It is
@@ -204,7 +277,8 @@ impl Batch {
         key: impl AsRef<[u8]>,
         expect: Expect,
     ) -> &mut Self {
-        self.ask(container, key.as_ref(), Demand::Expect(expect));
+        let expect = Demand::Expect(expect);
+        self.ask(container, key.as_ref(), expect, OnMiss::Conflict);
         self
     }
 
@@ -278,7 +352,7 @@ impl Batch {
     /// ```
     pub fn expire_before(&mut self, container: &Container, moment: SystemTime) -> &mut Self {
         let moment = Timestamp::from_system_time_up(moment);
-        self.expire(container, Expire::Before(moment))
+        self.command(container, Expire::Before(moment))
     }
 
     /// Expires items of the container, as [`Container::expire_written_before`] does; see [`Batch::expire_before`]. What
@@ -289,15 +363,15 @@ impl Batch {
         moment: SystemTime,
     ) -> &mut Self {
         let moment = Timestamp::from_system_time_up(moment);
-        self.expire(container, Expire::WrittenBefore(moment))
+        self.command(container, Expire::WrittenBefore(moment))
     }
 
     /// Expires every item of the container, as [`Container::expire_all`] does; see [`Batch::expire_before`].
     pub fn expire_all(&mut self, container: &Container) -> &mut Self {
-        self.expire(container, Expire::All)
+        self.command(container, Expire::All)
     }
 
-    fn expire(&mut self, container: &Container, what: Expire) -> &mut Self {
+    fn command(&mut self, container: &Container, what: Expire) -> &mut Self {
         self.push(container, Ok(|container| Op::Expire { container, what }))
     }
 
@@ -346,9 +420,10 @@ impl Batch {
         self.note(pushed)
     }
 
-    fn ask(&mut self, container: &Container, key: &[u8], demand: Demand) {
+    fn ask(&mut self, container: &Container, key: &[u8], demand: Demand, on_miss: OnMiss) {
         let (engine, state) = (container.engine(), container.state());
-        let asked = check_key(key).and_then(|()| self.writes.demand(engine, state, key, demand));
+        let asked =
+            check_key(key).and_then(|()| self.writes.demand(engine, state, key, demand, on_miss));
         self.note(asked);
     }
 
@@ -371,10 +446,11 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Removes every write, and the error of a refused one.
+    /// Removes every write, and the error of a refused one. What follows is again as in a new batch.
     pub fn clear(&mut self) {
         self.writes.clear();
         self.refused = None;
+        self.on_miss = OnMiss::default();
     }
 
     pub(crate) fn checked(&self) -> Result<&Writes> {

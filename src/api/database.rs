@@ -10,7 +10,7 @@ use crate::api::container::Container;
 use crate::api::snapshot::Snapshot;
 use crate::api::transaction::Transaction;
 use crate::base::counters::Stats;
-use crate::base::{AtOnce, Result};
+use crate::base::{AtOnce, Result, Wait};
 use crate::data::write::Written;
 use crate::engine::options::{ContainerOptions, Options};
 use crate::engine::{Engine, Handle, VerifyReport};
@@ -164,7 +164,8 @@ impl Database {
     ///
     /// For a batch without writes it returns the version of the last write to the database, and the current time.
     pub fn commit(&self, batch: impl Borrow<Batch>) -> Result<Written> {
-        self.engine.write(batch.borrow().checked()?)
+        let begun = self.engine.write::<Wait>(batch.borrow().checked()?)?;
+        Ok(begun.written)
     }
 
     /// As [`Database::commit`], if nothing is to be waited for. [`AtOnce::WouldWait`]: nothing was written. It would wait for

@@ -1,7 +1,7 @@
 //! Writing: what the methods of a container do, in whichever way the engine is asked.
 //!
-//! [`Writing`] checks what it is given and says which write it is; a [`Way`] has the engine do it: [`Waiting`] as long as
-//! that takes.
+//! [`Writing`] checks what it is given and says which write it is, and the engine does it; a [`Way`] says whether that may
+//! take as long as it takes: [`Waiting`].
 
 use std::result::Result as Either;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use std::sync::Arc;
 use crate::api::arguments::{
     KeyBounds, check_item, check_key, check_value, check_value_len, checked_range,
 };
-use crate::base::{Error, Result, Timestamp, Ttl};
+use crate::base::{Error, Patience, Result, Timestamp, Ttl, Wait};
 use crate::data::batch::{Op, WriteTtl};
 use crate::data::item::Item;
 use crate::data::write::{Updated, Written};
-use crate::engine::{ContainerState, Engine, Handle, UpdateAction};
+use crate::engine::{Begun, ContainerState, Handle, UpdateAction};
 use crate::expiry::ttl_millis;
 
 /// What [`Container::update`](crate::Container::update) does with the item it was shown.
@@ -24,53 +24,34 @@ pub enum Update {
     Keep,
     /// Writes this value with this ttl.
     Put(Vec<u8>, Ttl),
+    /// Gives it this ttl, which counts from now on, and keeps its value, as [`Container::expire`](crate::Container::expire)
+    /// does. Where no live item is, this is the same as [`Update::Keep`].
+    Expire(Ttl),
     /// Deletes it.
     Delete,
 }
 
 /// How the engine is asked for a write.
 pub trait Way {
-    /// Why it was not done.
-    type Failure: From<Error>;
+    /// Whether the caller waits.
+    type Patience: Patience;
 
-    /// See [`Engine::write_one`].
-    fn write_one(
-        &self,
-        engine: &Engine,
-        state: &Arc<ContainerState>,
-        op: Op<'_>,
-    ) -> Either<(), Self::Failure>;
-
-    /// See [`Engine::update`].
-    fn update(
-        &self,
-        engine: &Engine,
-        state: &Arc<ContainerState>,
-        key: &[u8],
-        decide: &mut dyn FnMut(Option<Item>) -> UpdateAction,
-    ) -> Either<Option<Written>, Self::Failure>;
+    /// This was begun.
+    fn note(&self, begun: Begun) -> Written;
 }
+
+/// Why it was not done.
+type Failure<W> = <<W as Way>::Patience as Patience>::Failure;
 
 /// It waits for what the write has to wait for.
 pub struct Waiting;
 
 impl Way for Waiting {
-    type Failure = Error;
+    type Patience = Wait;
 
-    #[inline]
-    fn write_one(&self, engine: &Engine, state: &Arc<ContainerState>, op: Op<'_>) -> Result<()> {
-        engine.write_one(state, op)
-    }
-
-    #[inline]
-    fn update(
-        &self,
-        engine: &Engine,
-        state: &Arc<ContainerState>,
-        key: &[u8],
-        decide: &mut dyn FnMut(Option<Item>) -> UpdateAction,
-    ) -> Result<Option<Written>> {
-        engine.update(state, key, decide)
+    #[inline(always)]
+    fn note(&self, begun: Begun) -> Written {
+        begun.written
     }
 }
 
@@ -86,6 +67,17 @@ pub fn write_ttl(ttl: Ttl) -> Result<WriteTtl> {
     })
 }
 
+/// The same of one that is to count from now on.
+pub fn counting_ttl(ttl: Ttl) -> Result<WriteTtl> {
+    match write_ttl(ttl)? {
+        WriteTtl::Keep => {
+            let allowed = "one that is to count from now on";
+            Err(Error::invalid("ttl", "Keep", allowed))
+        }
+        ttl => Ok(ttl),
+    }
+}
+
 /// A container, to be written to in this way. Its methods are those of a container, where they are documented.
 pub struct Writing<'a, W> {
     /// Of its database.
@@ -96,10 +88,29 @@ pub struct Writing<'a, W> {
     pub way: W,
 }
 
+/// What is decided of an item, if that is allowed.
+fn action(update: Update, found: Option<&Item>) -> Result<UpdateAction> {
+    Ok(match update {
+        Update::Keep => UpdateAction::Keep,
+        Update::Delete => UpdateAction::Delete,
+        Update::Put(value, ttl) => {
+            check_value(&value)?;
+            UpdateAction::Put(value, write_ttl(ttl)?)
+        }
+        Update::Expire(ttl) => {
+            let ttl = counting_ttl(ttl)?;
+            let put = |item: &Item| UpdateAction::Put(item.value().to_vec(), ttl);
+            found.map_or(UpdateAction::Keep, put)
+        }
+    })
+}
+
 impl<W: Way> Writing<'_, W> {
     #[inline]
-    fn write_one(&self, op: Op<'_>) -> Either<(), W::Failure> {
-        self.way.write_one(self.engine, self.state, op)
+    fn write_one(&self, op: Op<'_>) -> Either<(), Failure<W>> {
+        let begun = self.engine.write_one::<W::Patience>(self.state, op)?;
+        self.way.note(begun);
+        Ok(())
     }
 
     fn conditionally(
@@ -107,15 +118,16 @@ impl<W: Way> Writing<'_, W> {
         key: &[u8],
         value_len: usize,
         mut decide: impl FnMut(Option<&Item>) -> UpdateAction,
-    ) -> Either<Option<Written>, W::Failure> {
+    ) -> Either<Option<Written>, Failure<W>> {
         check_key(key)?;
         check_value_len(value_len)?;
         let mut decide = |item: Option<Item>| decide(item.as_ref());
-        self.way.update(self.engine, self.state, key, &mut decide)
+        let begun = (self.engine).update::<W::Patience>(self.state, key, &mut decide)?;
+        Ok(begun.map(|begun| self.way.note(begun)))
     }
 
     #[inline]
-    pub fn put(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<(), W::Failure> {
+    pub fn put(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<(), Failure<W>> {
         check_item(key, value)?;
         let ttl = write_ttl(ttl)?;
         if ttl == WriteTtl::Keep {
@@ -130,7 +142,7 @@ impl<W: Way> Writing<'_, W> {
         })
     }
 
-    pub fn create(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<bool, W::Failure> {
+    pub fn create(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<bool, Failure<W>> {
         let ttl = write_ttl(ttl)?;
         let written = self.conditionally(key, value.len(), |found| match found {
             Some(_) => UpdateAction::Keep,
@@ -139,7 +151,7 @@ impl<W: Way> Writing<'_, W> {
         Ok(written.is_some())
     }
 
-    pub fn replace(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<bool, W::Failure> {
+    pub fn replace(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<bool, Failure<W>> {
         let ttl = write_ttl(ttl)?;
         let written = self.conditionally(key, value.len(), |found| match found {
             Some(_) => UpdateAction::Put(value.to_vec(), ttl),
@@ -148,7 +160,7 @@ impl<W: Way> Writing<'_, W> {
         Ok(written.is_some())
     }
 
-    pub fn touch(&self, key: &[u8]) -> Either<bool, W::Failure> {
+    pub fn touch(&self, key: &[u8]) -> Either<bool, Failure<W>> {
         let written = self.conditionally(key, 0, |found| match found {
             Some(item) => UpdateAction::Put(item.value().to_vec(), item.stored_ttl().into()),
             None => UpdateAction::Keep,
@@ -156,12 +168,8 @@ impl<W: Way> Writing<'_, W> {
         Ok(written.is_some())
     }
 
-    pub fn expire(&self, key: &[u8], ttl: Ttl) -> Either<bool, W::Failure> {
-        let ttl = write_ttl(ttl)?;
-        if ttl == WriteTtl::Keep {
-            let allowed = "one that is to count from now on";
-            return Err(Error::invalid("ttl", "Keep", allowed).into());
-        }
+    pub fn expire(&self, key: &[u8], ttl: Ttl) -> Either<bool, Failure<W>> {
+        let ttl = counting_ttl(ttl)?;
         let written = self.conditionally(key, 0, |found| match found {
             Some(item) => UpdateAction::Put(item.value().to_vec(), ttl),
             None => UpdateAction::Keep,
@@ -169,7 +177,7 @@ impl<W: Way> Writing<'_, W> {
         Ok(written.is_some())
     }
 
-    pub fn take(&self, key: &[u8]) -> Either<Option<Item>, W::Failure> {
+    pub fn take(&self, key: &[u8]) -> Either<Option<Item>, Failure<W>> {
         let mut taken = None;
         self.conditionally(key, 0, |found| {
             taken = found.cloned();
@@ -185,24 +193,12 @@ impl<W: Way> Writing<'_, W> {
         &self,
         key: &[u8],
         mut decide: impl FnMut(Option<&Item>) -> Update,
-    ) -> Either<Option<Written>, W::Failure> {
+    ) -> Either<Option<Written>, Failure<W>> {
         let mut refused = None;
         let written = self.conditionally(key, 0, |found| {
-            refused = None;
-            match decide(found) {
-                Update::Keep => UpdateAction::Keep,
-                Update::Delete => UpdateAction::Delete,
-                Update::Put(value, ttl) => {
-                    let ttl = check_value(&value).and_then(|()| write_ttl(ttl));
-                    match ttl {
-                        Ok(ttl) => UpdateAction::Put(value, ttl),
-                        Err(error) => {
-                            refused = Some(error);
-                            UpdateAction::Keep
-                        }
-                    }
-                }
-            }
+            let action = action(decide(found), found);
+            refused = action.as_ref().err().cloned();
+            action.unwrap_or(UpdateAction::Keep)
         })?;
         refused.map_or(Ok(written), |error| Err(error.into()))
     }
@@ -211,7 +207,7 @@ impl<W: Way> Writing<'_, W> {
         &self,
         key: &[u8],
         mut decide: impl FnMut(Option<&Item>) -> Update,
-    ) -> Either<Updated, W::Failure> {
+    ) -> Either<Updated, Failure<W>> {
         let mut before = None;
         let written = self.update(key, |found| {
             before = found.cloned();
@@ -221,7 +217,7 @@ impl<W: Way> Writing<'_, W> {
     }
 
     #[inline]
-    pub fn delete(&self, key: &[u8]) -> Either<(), W::Failure> {
+    pub fn delete(&self, key: &[u8]) -> Either<(), Failure<W>> {
         check_key(key)?;
         self.write_one(Op::Delete {
             container: self.state.id(),
@@ -229,7 +225,7 @@ impl<W: Way> Writing<'_, W> {
         })
     }
 
-    pub fn delete_range(&self, range: impl KeyBounds) -> Either<(), W::Failure> {
+    pub fn delete_range(&self, range: impl KeyBounds) -> Either<(), Failure<W>> {
         let range = checked_range(range)?;
         if range.is_empty() {
             return Ok(self.engine.check_open(self.state)?);

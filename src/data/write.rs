@@ -37,17 +37,59 @@ pub enum Expect {
     Version(Version),
 }
 
-/// The result of a write: its version and its time.
+/// What becomes of a [`Batch`](crate::Batch) where the condition of one of its writes does not hold; see
+/// [`Batch::on_miss`](crate::Batch::on_miss).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnMiss {
+    /// The whole batch is a conflict.
+    #[default]
+    Conflict,
+    /// The write is left out, and the others are done.
+    Skip,
+}
+
+/// What became of a write of a batch; see [`Batch::on_miss`](crate::Batch::on_miss).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It was done.
+    Done,
+    /// It was left out, because its condition did not hold.
+    Skipped,
+}
+
+impl Outcome {
+    /// Whether it was done.
+    #[must_use]
+    pub fn is_done(self) -> bool {
+        self == Outcome::Done
+    }
+}
+
+/// The result of a write: its version and its time; for a batch that may leave writes out, also what became of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     last: Seq,
     written_at: Timestamp,
+    /// Empty where nothing could be left out, which takes no memory.
+    outcomes: Box<[Outcome]>,
 }
 
 impl Written {
     #[inline]
     pub(crate) fn new(last: Seq, written_at: Timestamp) -> Written {
-        Written { last, written_at }
+        let outcomes = Box::default();
+        Written {
+            last,
+            written_at,
+            outcomes,
+        }
+    }
+
+    pub(crate) fn with_outcomes(self, outcomes: Vec<Outcome>) -> Written {
+        let outcomes = outcomes.into_boxed_slice();
+        Written { outcomes, ..self }
     }
 
     /// The version of the item written; for a batch, that of its last write. The other writes of the batch have lower
@@ -55,6 +97,14 @@ impl Written {
     #[must_use]
     pub fn version(&self) -> Version {
         Version::of(self.last)
+    }
+
+    /// What became of each write of a batch that may leave some out ([`OnMiss::Skip`]): as many as
+    /// [`Batch::len`](crate::Batch::len), in the order in which they were added. Of any other write it is empty: all of it
+    /// was done.
+    #[must_use]
+    pub fn outcomes(&self) -> &[Outcome] {
+        &self.outcomes
     }
 
     /// The time of the write, to the millisecond: the same for all writes of a batch.

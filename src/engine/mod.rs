@@ -116,11 +116,10 @@ pub use parts::state::ContainerState;
 pub use read::point::ReadPoint;
 pub use read::random::Drawn;
 pub use read::scan::Scan;
-#[cfg(feature = "tokio")]
-pub use write::at_once::Begun;
 pub use write::bulk::LoadedItem;
-pub use write::commit::UpdateAction;
+pub use write::commit::Begun;
 pub use write::read_set::ReadSet;
+pub use write::update::UpdateAction;
 pub use write::writes::{Demand, Writes};
 
 /// An open database.

@@ -8,6 +8,7 @@ use crate::api::arguments::{KeyBounds, prefix_range};
 use crate::api::batch::Batch;
 use crate::api::database::Database;
 use crate::api::snapshot::{Snapshot, View};
+use crate::api::writing::Way;
 use crate::base::counters::Stats;
 use crate::base::{Now, Result};
 use crate::data::item::{Item, Value};
@@ -153,7 +154,7 @@ impl AsyncDatabase {
     pub async fn commit(&self, batch: Batch) -> Result<Written> {
         let at_once = |way: &Begin, batch: &mut Batch| {
             let engine = self.shared.db().engine();
-            Ok(way.note(engine.write_at_once(batch.checked()?)?))
+            Ok(way.note(engine.write::<Now>(batch.checked()?)?))
         };
         let later = |batch| {
             let db = self.shared.db().clone();

@@ -102,6 +102,13 @@ impl<K: TypedKey, V: TypedValue> TypedBatch<'_, K, V> {
         self
     }
 
+    /// As [`Batch::expire`].
+    pub fn expire(&mut self, key: K::Borrowed<'_>, ttl: impl Into<Ttl>) -> &mut Self {
+        let container = self.container.untyped();
+        self.batch.expire(container, key::encoded::<K>(&key), ttl);
+        self
+    }
+
     /// As [`Batch::require`].
     pub fn require(&mut self, key: K::Borrowed<'_>, expect: Expect) -> &mut Self {
         let container = self.container.untyped();

@@ -38,6 +38,8 @@ pub enum TypedUpdate<D> {
     Keep,
     /// Writes this value with this ttl.
     Put(D, Ttl),
+    /// Gives it this ttl, which counts from now on, and keeps its value; see [`Update::Expire`].
+    Expire(Ttl),
     /// Deletes it.
     Delete,
 }
@@ -48,6 +50,7 @@ impl<D> TypedUpdate<D> {
         Ok(match self {
             TypedUpdate::Keep => Update::Keep,
             TypedUpdate::Put(data, ttl) => Update::Put(value::encoded::<V>(&data)?, ttl),
+            TypedUpdate::Expire(ttl) => Update::Expire(ttl),
             TypedUpdate::Delete => Update::Delete,
         })
     }

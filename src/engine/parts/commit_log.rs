@@ -50,7 +50,7 @@ use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{
     CachePadded, Mutex, MutexGuard, lock_soon, lock_soon_after, try_lock_soon,
 };
-use crate::base::{Attempt, ContainerId, Error, Result, Seq, Timestamp, Unready};
+use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
 use crate::engine::parts::read_state::Flushable;
 use crate::engine::parts::relied::{Relied, Relying};
 use crate::engine::parts::state::ContainerState;
@@ -240,25 +240,14 @@ impl CommitLog {
         self.state.lock()
     }
 
-    /// Takes the commit lock as a writer: spins first, because the lock is held for less time than going to sleep
-    /// takes.
-    #[inline]
-    pub fn lock_soon(&self) -> MutexGuard<'_, CommitState> {
-        lock_soon(&self.state)
-    }
-
-    /// The same for a writer that can prefetch what it will need under the lock, if it has to wait for that.
+    /// Takes the commit lock as a writer: spins first, because the lock is held for less time than going to sleep takes,
+    /// and prefetches what it will need under the lock, if it has to wait for that.
     #[inline]
     pub fn lock_soon_after(&self, prefetch: impl FnOnce()) -> MutexGuard<'_, CommitState> {
         lock_soon_after(&self.state, prefetch)
     }
 
     /// The same for who must not go to sleep: it is taken if it becomes free in the while that a writer looks for it.
-    pub fn lock_at_once(&self) -> Attempt<MutexGuard<'_, CommitState>> {
-        try_lock_soon(&self.state).ok_or(Unready::WouldWait)
-    }
-
-    /// The same for who can do without.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, CommitState>> {
         try_lock_soon(&self.state)
     }

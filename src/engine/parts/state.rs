@@ -223,6 +223,17 @@ impl ContainerState {
         self.settings.load_whole()
     }
 
+    /// The settings, and the version by which to tell whether they stay so.
+    pub(in crate::engine) fn settings_by_version(&self) -> (u64, Settings) {
+        loop {
+            let version = self.settings_version();
+            let settings = self.settings();
+            if version.is_multiple_of(2) && version == self.settings_version() {
+                return (version, settings);
+            }
+        }
+    }
+
     /// See [`SettingsCell::version`]. As long as it stays the same, the container is not dropped either.
     #[inline]
     pub(in crate::engine) fn settings_version(&self) -> u64 {

@@ -427,20 +427,20 @@ impl Engine {
     }
 
     /// The newest version of a key, published or not, and its item if it is live; for a conditional write.
-    pub(in crate::engine) fn newest_checked(
+    pub(in crate::engine) fn newest_checked<P: Patience>(
         &self,
         read_state: &ReadState,
         key: &[u8],
         max: Seq,
         view: &ExpiryView,
-    ) -> Result<(Option<Header>, Option<Item>)> {
-        let Some(hit) = newest::<Wait>(read_state, key, max)? else {
+    ) -> Result<(Option<Header>, Option<Item>), P::Failure> {
+        let Some(hit) = newest::<P>(read_state, key, max)? else {
             return Ok((None, None));
         };
         let header = hit.header();
         let live = !view.dead(&header);
         let item = match live {
-            true => Some(item(&header, key, hit.value::<Wait>()?, view, view.now)),
+            true => Some(item(&header, key, hit.value::<P>()?, view, view.now)),
             false => None,
         };
         Ok((Some(header), item))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::base::counters::Counters;
 use crate::base::spans::Span;
-use crate::base::{Error, Result, spans};
+use crate::base::{Error, Patience, Result, spans};
 use crate::compact::pace::{WriteThrottle, write_throttle};
 use crate::engine::Engine;
 use crate::engine::options::{Background, Stall};
@@ -16,13 +16,21 @@ use crate::env::{monotonic, sleep};
 impl Engine {
     /// Throttles or stalls a writer of this many bytes when flushing falls behind.
     #[inline]
-    pub(in crate::engine) fn admit(&self, state: &ContainerState, bytes: u64) -> Result<()> {
+    pub(in crate::engine) fn admit<P: Patience>(
+        &self,
+        state: &ContainerState,
+        bytes: u64,
+    ) -> Result<(), P::Failure> {
         self.check_writable()?;
+        P::require(|| self.commit_log.begun().is_some())?;
         self.begin_log()?;
         state.check()?;
         match self.throttle_of(state) {
             WriteThrottle::Go => Ok(()),
-            _ => self.admit_slowly(state, bytes),
+            _ => {
+                P::would_wait()?;
+                Ok(self.admit_slowly(state, bytes)?)
+            }
         }
     }
 

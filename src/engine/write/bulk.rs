@@ -41,7 +41,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::base::record::{Header, Kind, RecordRef};
-use crate::base::{Error, HIGHEST_NUMBER, Result, Seq, TableId, Timestamp, file_name};
+use crate::base::{Error, HIGHEST_NUMBER, Result, Seq, TableId, Timestamp, Wait, file_name};
 use crate::catalog::{Change, Run};
 use crate::compact::{Job, Output};
 use crate::data::batch::WriteTtl;
@@ -211,7 +211,7 @@ impl Engine {
         state: &Arc<ContainerState>,
         next: &mut NextItem<'_>,
     ) -> Result<Written> {
-        self.admit(state, 0)?;
+        self.admit::<Wait>(state, 0)?;
         let (stamp, mut weight, mut ahead) = (self.clock.read().now, 0, AHEAD);
         let mut weighed = |place: &mut LoadedItem| {
             let is_one = next(place)?;

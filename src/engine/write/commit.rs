@@ -2,14 +2,33 @@
 //!
 //! Everything that can be done outside the commit lock is done there: encoding, checksums, reading for conditional
 //! writes, user code, waiting for a sync. Under the lock nothing reads a file.
+//!
+//! All writes come through [`Engine::commit`]: single ones, updates, batches with and without conditions, transactions. A
+//! caller that must not wait ([`Patience`]) takes the same steps in the same order, and ends, with nothing done, where it
+//! would wait:
+//!
+//! ```text
+//! where it would wait                                           what is asked instead
+//! writers are slowed down                                       is there no reason to?
+//! a quota, and live bytes are estimated                         is there slack?
+//! the commit lock                                               is it free soon?
+//! the log's segment or ring is full                             does the frame fit?
+//! the active memtables are full, and are sealed with a commit   are they not?
+//! what was read changed meanwhile, and is read again            is it as it was?
+//! the sync                                                      left to the caller: `Begun`
+//! ```
+//!
+//! Invariants:
+//!
+//! 1. A commit that has begun is finished: after the frame is in the log nothing is asked any more.
+//! 2. A caller that must not wait seals no memtable, for sealing begins a segment of the log, which is a file. The next write
+//!    finds the memtables full, and seals them where it may wait.
 
 use std::sync::Arc;
 
-use crate::base::record::Header;
 use crate::base::sync::MutexGuard;
-use crate::base::{Error, Result, Seq, Timestamp};
-use crate::data::batch::{KeyRange, Op, Relogged, WriteTtl};
-use crate::data::item::Item;
+use crate::base::{Attempt, Error, Now, Patience, Result, Seq, Timestamp};
+use crate::data::batch::{KeyRange, Op, Relogged};
 use crate::data::write::Written;
 use crate::engine::Engine;
 use crate::engine::options::Durability;
@@ -19,88 +38,13 @@ use crate::engine::parts::read_states::Missing;
 use crate::engine::parts::relied::Relying;
 use crate::engine::parts::scheduler::Thread;
 use crate::engine::parts::state::ContainerState;
+use crate::engine::write::observed::{Changed, Fault, Moment, Observed};
 use crate::engine::write::prepared::Prepared;
+use crate::engine::write::settings::SettingsChanges;
 use crate::engine::write::writes::{Writes, weight};
 use crate::env::Reading;
-use crate::expiry::ExpiryView;
 use crate::mem::{Memtable, room_for};
-use crate::wal::{FrameHeader, FrameKind, Log, Position};
-
-/// What an update does with the item it read.
-pub enum UpdateAction {
-    /// Nothing.
-    Keep,
-    /// It is written.
-    Put(Vec<u8>, WriteTtl),
-    /// It is deleted; where no live item is, this is the same as nothing.
-    Delete,
-}
-
-impl UpdateAction {
-    /// The write that it is to a key with this live version, if it is one.
-    pub(in crate::engine) fn op<'a>(
-        &'a self,
-        state: &ContainerState,
-        key: &'a [u8],
-        live: Option<&Header>,
-    ) -> Option<Op<'a>> {
-        let container = state.id();
-        match self {
-            UpdateAction::Delete => live.map(|_| Op::Delete { container, key }),
-            UpdateAction::Keep => None,
-            UpdateAction::Put(value, ttl) => Some(Op::Put {
-                container,
-                ttl: ttl.over(live),
-                key,
-                value,
-            }),
-        }
-    }
-}
-
-/// What a conditional write has read of a key.
-pub(in crate::engine) struct Seen {
-    /// No later write was seen.
-    pub latest: Seq,
-    /// The newest version, live or dead; none where there is none, or a range delete covers it.
-    pub version: Option<Header>,
-    /// The view it was judged by.
-    pub view: ExpiryView,
-}
-
-impl Seen {
-    /// Whether the version waits for its sync and may be dead when that is over: readers would never see it live.
-    pub(in crate::engine) fn ends_soon_after(&self, published: Seq) -> bool {
-        let version = self.version.as_ref();
-        version.is_some_and(|header| ends_unseen(&self.view, header, published))
-    }
-
-    /// Whether `view` judges it the same: live or dead as before, and with the same end.
-    fn is_same_by(&self, view: &ExpiryView) -> bool {
-        let dead = |view: &ExpiryView| self.version.is_some_and(|header| view.dead(&header));
-        view.settings == self.view.settings && dead(view) == dead(&self.view)
-    }
-}
-
-/// Whether a version that is live by `view` waits for its sync, and may be dead when that is over.
-pub(in crate::engine) fn ends_unseen(view: &ExpiryView, header: &Header, published: Seq) -> bool {
-    const LONGEST_SYNC_MILLIS: u64 = 1_000;
-    let end = view.settings.expires_at(header);
-    header.seq > published && end > view.now && end.since(view.now) < LONGEST_SYNC_MILLIS
-}
-
-/// Whether a key is no longer as it was read: it lives or died since by the clock, or was written.
-pub(in crate::engine) fn has_changed(
-    state: &ContainerState,
-    key: &[u8],
-    seen: &Seen,
-    view: &ExpiryView,
-) -> bool {
-    let read_state = state.read_state();
-    !seen.is_same_by(view)
-        || state.flushed() > seen.latest
-        || read_state.written_since(key, seen.latest).is_some()
-}
+use crate::wal::{FrameHeader, FrameKind, Position};
 
 /// A write that holds the commit lock and has its time.
 pub(in crate::engine) struct Stamped<'a> {
@@ -108,6 +52,26 @@ pub(in crate::engine) struct Stamped<'a> {
     /// Dropped before the lock is, because the next write under the lock will rely on another version.
     _relying: Option<Relying<'a>>,
     pub commit: MutexGuard<'a, CommitState>,
+}
+
+impl Stamped<'_> {
+    /// The moment of the write.
+    pub fn moment(&self) -> Moment {
+        Moment {
+            first: self.commit.next_seq(),
+            now: self.reading.now,
+            settled: self.reading.settled,
+        }
+    }
+}
+
+/// A write that is in the log and in memory, and will be done whatever becomes of its caller.
+#[must_use]
+pub struct Begun {
+    /// What it is.
+    pub written: Written,
+    /// It is not acknowledged, and perhaps not seen, before the log is synced: its caller did not wait for that.
+    pub awaits_sync: bool,
 }
 
 /// Writes that are in the log and in memtables.
@@ -125,58 +89,69 @@ pub(in crate::engine) struct Logged {
 impl Engine {
     /// Writes one thing.
     #[inline]
-    pub fn write_one(&self, state: &Arc<ContainerState>, op: Op<'_>) -> Result<()> {
-        self.admit(state, weight(&op))?;
-        let charge = self.charge_one(state, &op)?;
+    pub fn write_one<P: Patience>(
+        &self,
+        state: &Arc<ContainerState>,
+        op: Op<'_>,
+    ) -> Result<Begun, P::Failure> {
+        self.admit::<P>(state, weight(&op))?;
+        let charge = self.charge_one::<P>(state, &op)?;
         self.prepare_one(state, &op, charge, |prepared| {
-            let commit = self.lock_for(prepared);
-            let (stamped, ()) = self.stamp_under(commit, None, || ());
-            self.commit(stamped, prepared).map(drop)
+            self.commit_blind::<P>(prepared)
         })
     }
 
-    /// Writes a batch.
-    pub fn write(&self, writes: &Writes) -> Result<Written> {
+    /// Writes a batch. One with conditions may read files and change settings, so its caller has to wait.
+    pub fn write<P: Patience>(&self, writes: &Writes) -> Result<Begun, P::Failure> {
         let Some(engine) = writes.engine() else {
-            return self.write_nothing(writes);
+            return self.write_nothing::<P>(writes);
         };
         if !std::ptr::eq(Arc::as_ptr(engine), self) {
-            return Err(Error::invalid(
-                "batch",
-                "for another database",
-                "containers of this database",
-            ));
+            let allowed = "containers of this database";
+            return Err(Error::invalid("batch", "for another database", allowed).into());
         }
-        let weight = self.admit_all(writes)?;
-        if !writes.are_plain() {
-            return self.write_conditional(writes);
-        }
-        if writes.len() == 0 {
-            return self.write_nothing(writes);
-        }
-        let charge = self.charge_all(writes.states(), writes.bytes())?;
-        let prepared = self.prepare(writes, writes.bytes(), weight, charge);
-        self.commit(self.stamp(None), &prepared)
-    }
-
-    /// May all of a batch be written, now? Tells its weight.
-    pub(in crate::engine) fn admit_all(&self, writes: &Writes) -> Result<u64> {
         let (states, weight) = (writes.states(), writes.weight());
         for state in states {
-            self.admit(state, weight / states.len() as u64)?;
+            self.admit::<P>(state, weight / states.len() as u64)?;
         }
-        Ok(weight)
+        if !writes.are_plain() {
+            P::would_wait()?;
+            return Ok(self.write_conditional(writes)?);
+        }
+        if writes.len() == 0 {
+            return self.write_nothing::<P>(writes);
+        }
+        let payload = writes.bytes();
+        let charge = self.charge_all::<P>(states, payload)?;
+        let prepared = self.prepare(writes, payload, writes.len(), weight, charge);
+        self.commit_blind::<P>(&prepared)
+    }
+
+    /// The same, where nothing is to be waited for, a sync included.
+    pub fn try_write(&self, writes: &Writes) -> Attempt<Written> {
+        let is_synced = [self.options.durability, self.durability_of(writes)];
+        Now::require(|| !is_synced.contains(&Durability::Sync))?;
+        Ok(self.write::<Now>(writes)?.written)
     }
 
     /// The result of a batch that writes nothing. With [`Durability::Sync`] every earlier write survives a power cut, as
     /// with any other batch.
-    pub(in crate::engine) fn write_nothing(&self, writes: &Writes) -> Result<Written> {
+    pub(in crate::engine) fn write_nothing<P: Patience>(
+        &self,
+        writes: &Writes,
+    ) -> Result<Begun, P::Failure> {
         match self.durability_of(writes) {
-            Durability::Sync => self.sync()?,
+            Durability::Sync => {
+                P::would_wait()?;
+                self.sync()?;
+            }
             Durability::Buffered => self.check_writable()?,
         }
         let (last, now) = (self.commit_log.published(), self.clock.now());
-        Ok(Written::new(last, now))
+        Ok(Begun {
+            written: Written::new(last, now),
+            awaits_sync: false,
+        })
     }
 
     /// The durability of a batch.
@@ -184,107 +159,99 @@ impl Engine {
         writes.durability().unwrap_or(self.options.durability)
     }
 
-    /// Reads a key, lets `decide` choose what to do with it, and does that, unless meanwhile the key was written, or
-    /// died or came back by the clock: then it starts over. Also when there is nothing to do, it checks that the key is
-    /// unchanged. None: the item was not changed.
-    pub fn update(
+    /// Commits what relies on nothing.
+    #[inline(always)]
+    fn commit_blind<P: Patience>(&self, writes: &Prepared<'_>) -> Result<Begun, P::Failure> {
+        match self.commit::<P>(writes, None)? {
+            Ok(begun) => Ok(begun),
+            Err(_) => unreachable!("it relies on nothing"),
+        }
+    }
+
+    /// Commits, if all is as it was read; what the memtables do not tell of that is looked up first.
+    pub(in crate::engine) fn commit_over<P: Patience>(
         &self,
-        state: &Arc<ContainerState>,
-        key: &[u8],
-        decide: &mut dyn FnMut(Option<Item>) -> UpdateAction,
-    ) -> Result<Option<Written>> {
+        writes: &Prepared<'_>,
+        observed: &mut Observed<'_>,
+    ) -> Result<Result<Begun, Changed>, P::Failure> {
         loop {
-            // The size of the write is not known yet; most are small.
-            self.admit(state, 1)?;
-            let (seen, item) = self.look(state, key)?;
-            if seen.ends_soon_after(self.commit_log.published()) {
-                self.make_visible(seen.latest)?;
-                continue;
-            }
-            let live = seen.version.filter(|_| item.is_some());
-            let action = decide(item);
-            let Some(op) = action.op(state, key, live.as_ref()) else {
-                if self.is_still(state, key, &seen)? {
-                    return Ok(None);
+            if observed.wants_a_look() {
+                P::would_wait()?;
+                if let Some(changed) = observed.look_again(self)? {
+                    return Ok(Err(changed));
                 }
-                continue;
-            };
-            let written = self.write_if_still(state, key, &seen, &op)?;
-            if written.is_some() {
-                return Ok(written);
+            }
+            match self.commit::<P>(writes, Some(&*observed))? {
+                Ok(begun) => return Ok(Ok(begun)),
+                Err(Fault::Changed(changed)) => return Ok(Err(changed)),
+                Err(Fault::Flushed) => {}
             }
         }
     }
 
-    /// Reads what a conditional write decides on.
-    fn look(&self, state: &Arc<ContainerState>, key: &[u8]) -> Result<(Seen, Option<Item>)> {
-        // The sequence number comes before the read state: then the read state holds every write up to it, and
-        // `has_changed` finds the later ones.
-        let latest = self.commit_log.latest();
-        let read_state = state.pin();
-        let view = self.expiry_view(state);
-        let (version, item) = self.newest_checked(&read_state, key, latest, &view)?;
-        let seen = Seen {
-            latest,
-            version,
-            view,
+    /// The one way of a write into the log and into memory: lock, stamp, check what it relies on, log, insert, publish,
+    /// unlock; then the sync. Once the frame is in the log, nothing is asked any more.
+    #[inline(always)]
+    fn commit<P: Patience>(
+        &self,
+        writes: &Prepared<'_>,
+        observed: Option<&Observed<'_>>,
+    ) -> Result<Result<Begun, Fault>, P::Failure> {
+        let commit = self.lock_for::<P>(writes)?;
+        let relies_on = observed.and_then(Observed::relies_on);
+        let begin = || {
+            let begin = |observed| SettingsChanges::begin(writes.states(), observed);
+            observed.map_or(SettingsChanges::NONE, begin)
         };
-        Ok((seen, item))
-    }
-
-    /// Whether the key is as it was read, once that is visible: then there is nothing to do.
-    fn is_still(&self, state: &ContainerState, key: &[u8], seen: &Seen) -> Result<bool> {
-        self.make_visible(seen.latest)?;
-        let view = self.expiry_view(state);
-        let in_use = seen
-            .version
-            .is_some_and(|header| self.wait_if_relied_on(header.seq));
-        Ok(!in_use && !has_changed(state, key, seen, &view))
-    }
-
-    /// Writes, if under the commit lock the key is as it was read.
-    fn write_if_still(
-        &self,
-        state: &Arc<ContainerState>,
-        key: &[u8],
-        seen: &Seen,
-        op: &Op<'_>,
-    ) -> Result<Option<Written>> {
-        let charge = self.charge_one(state, op)?;
-        self.prepare_one(state, op, charge, |prepared| {
-            let stamped = self.stamp(seen.version.map(|header| header.seq));
-            let view = ExpiryView::at(stamped.reading.now, || state.settings());
-            if has_changed(state, key, seen, &view) {
-                return Ok(None);
+        let (mut stamped, mut settings) = self.stamp_under(commit, relies_on, begin);
+        if let Some(observed) = observed {
+            let moment = stamped.moment();
+            if let Some(fault) = observed.fault_at(&moment, true)? {
+                return Ok(Err(fault));
             }
-            self.commit(stamped, prepared).map(Some)
-        })
+            if !settings.is_empty() {
+                settings.stamp(self, observed, &stamped.reading, &moment)?;
+            }
+        }
+        let logged = self.log_and_apply(&mut stamped, writes)?;
+        let changes_settings = !settings.is_empty();
+        match observed {
+            Some(observed) if changes_settings => settings.count(self, observed, &logged)?,
+            _ if self.is_seen_at_once(writes, &logged) => {
+                self.commit_log.publish_latest(&stamped.commit);
+            }
+            _ => {}
+        }
+        let begun = self.finish_commit::<P>(stamped, writes, &logged)?;
+        if changes_settings {
+            self.scheduler.wake(Thread::Merge);
+        }
+        Ok(Ok(begun))
     }
 
-    /// Takes the commit lock for one write. Where another write has it, the memory that the insert will need is prefetched
-    /// in the meantime: so the lock is held for less time when writers wait for each other.
+    /// Takes the commit lock for a write. Where another write has it, the memory that the insert will need is prefetched
+    /// in the meantime: so the lock is held for less time when writers wait for each other. Whoever must not wait takes
+    /// it only if it will be free soon, the frame fits the log, and no memtable is to be sealed, which begins a file.
     #[inline(always)]
-    fn lock_for(&self, prepared: &Prepared<'_>) -> MutexGuard<'_, CommitState> {
-        self.commit_log.lock_soon_after(|| prefetch(prepared))
-    }
-
-    /// Takes the commit lock, then reads the clock. `relies_on` is the version that will be judged by it.
-    #[inline(always)]
-    pub(in crate::engine) fn stamp(&self, relies_on: Option<Seq>) -> Stamped<'_> {
-        self.stamp_after(relies_on, || ()).0
-    }
-
-    /// Like `stamp`; calls `first` under the commit lock, before the clock is read.
-    #[inline(always)]
-    pub(in crate::engine) fn stamp_after<T>(
+    fn lock_for<P: Patience>(
         &self,
-        relies_on: Option<Seq>,
-        first: impl FnOnce() -> T,
-    ) -> (Stamped<'_>, T) {
-        self.stamp_under(self.commit_log.lock_soon(), relies_on, first)
+        writes: &Prepared<'_>,
+    ) -> Result<MutexGuard<'_, CommitState>, P::Failure> {
+        if P::WAITS {
+            return Ok(self.commit_log.lock_soon_after(|| prefetch(writes)));
+        }
+        let Some(mut commit) = self.commit_log.try_lock() else {
+            P::would_wait()?;
+            return Ok(self.commit_log.lock());
+        };
+        let has_room = commit.active_bytes() < self.options.memtable_bytes
+            && commit.appender()?.takes_at_once(writes.payload().len());
+        P::require(|| has_room)?;
+        Ok(commit)
     }
 
-    /// The same for who has the commit lock.
+    /// Under the commit lock: reads the clock. `relies_on` is the version that will be judged by it; `first` is called
+    /// before.
     #[inline(always)]
     pub(in crate::engine) fn stamp_under<'a, T>(
         &'a self,
@@ -304,29 +271,10 @@ impl Engine {
         (stamped, done)
     }
 
-    /// Under the commit lock: logs, inserts, publishes. Under [`Durability::Sync`] releases the lock, then waits for
-    /// the sync.
-    #[inline(always)]
-    pub(in crate::engine) fn commit(
-        &self,
-        mut stamped: Stamped<'_>,
-        writes: &Prepared<'_>,
-    ) -> Result<Written> {
-        let logged = self.log_and_apply(&mut stamped, writes)?;
-        if self.is_seen_at_once(writes, &logged) {
-            self.commit_log.publish_latest(&stamped.commit);
-        }
-        self.finish_commit(stamped, writes, &logged)
-    }
-
     /// Whether the write is visible before it is synced. Publishing it publishes every earlier write, so where others
     /// wait for their sync, a write that need not be synced waits with them.
     #[inline]
-    pub(in crate::engine) fn is_seen_at_once(
-        &self,
-        writes: &Prepared<'_>,
-        logged: &Logged,
-    ) -> bool {
+    fn is_seen_at_once(&self, writes: &Prepared<'_>, logged: &Logged) -> bool {
         self.options.durability == Durability::Buffered
             || writes.durability() == Durability::Buffered
                 && self.commit_log.published().next() >= logged.first
@@ -334,11 +282,7 @@ impl Engine {
 
     /// Logs and inserts.
     #[inline(always)]
-    pub(in crate::engine) fn log_and_apply(
-        &self,
-        stamped: &mut Stamped<'_>,
-        writes: &Prepared<'_>,
-    ) -> Result<Logged> {
+    fn log_and_apply(&self, stamped: &mut Stamped<'_>, writes: &Prepared<'_>) -> Result<Logged> {
         self.check_writable()?;
         for state in writes.states() {
             state.check()?;
@@ -374,35 +318,19 @@ impl Engine {
         })
     }
 
-    /// Finishes a commit: releases the lock, then waits for the sync if there is one.
+    /// Finishes a commit: seals what is full, releases the lock, then waits for the sync if there is one. What follows
+    /// outside the lock is asked before: afterwards the next writer changes what would be read.
     #[inline(always)]
-    pub(in crate::engine) fn finish_commit(
+    fn finish_commit<P: Patience>(
         &self,
         mut stamped: Stamped<'_>,
         writes: &Prepared<'_>,
         logged: &Logged,
-    ) -> Result<Written> {
-        let is_sealed = self.seal_when_full(&mut stamped.commit);
-        let awaits_sync = self.awaits_sync(writes, logged);
-        let log = self.release_commit(stamped, writes)?;
-        if is_sealed {
-            self.scheduler.wake(Thread::Flush);
-        }
-        if awaits_sync {
-            log.sync_to(logged.position)?;
-            self.commit_log.publish(logged.last);
-        }
-        Ok(Written::new(logged.last, logged.written_at))
-    }
-
-    /// Releases the commit lock, and does what follows outside it. What that is, is asked before: afterwards the next
-    /// writer changes what would be read.
-    #[inline(always)]
-    pub(in crate::engine) fn release_commit(
-        &self,
-        stamped: Stamped<'_>,
-        writes: &Prepared<'_>,
-    ) -> Result<&Arc<Log>> {
+    ) -> Result<Begun> {
+        let is_sealed = P::WAITS && self.seal_when_full(&mut stamped.commit);
+        // It is to be durable, or it is not seen before others are.
+        let awaits_sync =
+            writes.durability() == Durability::Sync || self.commit_log.published() < logged.last;
         self.counters.bytes_put.add_alone(writes.weight());
         let log = self.commit_log.log()?;
         let wants_upkeep = log.wants_upkeep();
@@ -410,13 +338,17 @@ impl Engine {
         if wants_upkeep {
             self.scheduler.wake(Thread::Log);
         }
-        Ok(log)
-    }
-
-    /// It is to be durable, or it is not seen before others are.
-    #[inline(always)]
-    pub(in crate::engine) fn awaits_sync(&self, writes: &Prepared<'_>, logged: &Logged) -> bool {
-        writes.durability() == Durability::Sync || self.commit_log.published() < logged.last
+        if is_sealed {
+            self.scheduler.wake(Thread::Flush);
+        }
+        if awaits_sync && P::WAITS {
+            log.sync_to(logged.position)?;
+            self.commit_log.publish(logged.last);
+        }
+        Ok(Begun {
+            written: Written::new(logged.last, logged.written_at),
+            awaits_sync: awaits_sync && !P::WAITS,
+        })
     }
 
     /// Inserts what was logged.

@@ -119,11 +119,12 @@ impl Engine {
         })
     }
 
-    /// A batch, whose conditions have made these bytes of it, of this weight.
+    /// A batch, whose conditions have made these bytes of it: so many writes, of this weight.
     pub(in crate::engine) fn prepare<'w>(
         &self,
         writes: &'w Writes,
         payload: &'w [u8],
+        len: usize,
         weight: u64,
         charge: Charge<'w>,
     ) -> Prepared<'w> {
@@ -132,7 +133,7 @@ impl Engine {
             one: None,
             payload,
             crc: PayloadCrc::of(payload),
-            len: writes.len() as u64,
+            len: len as u64,
             weight,
             states: writes.states(),
             durability: self.durability_of(writes),

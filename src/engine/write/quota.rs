@@ -22,9 +22,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::{
-    Attempt, ContainerId, Error, Quota, Result, Seq, Timestamp, Unready, Wait, WhenFull,
-};
+use crate::base::{ContainerId, Error, Patience, Quota, Result, Seq, Timestamp, Wait, WhenFull};
 use crate::catalog::{Change, Run};
 use crate::data::batch::{Op, Ops};
 use crate::engine::Engine;
@@ -118,30 +116,30 @@ pub(in crate::engine) fn weight_of(key: &[u8], value: &[u8]) -> u64 {
 impl Engine {
     /// Charges one write to the quotas it counts for, and makes room for it.
     #[inline(always)]
-    pub(in crate::engine) fn charge_one<'a>(
+    pub(in crate::engine) fn charge_one<'a, P: Patience>(
         &'a self,
         state: &'a Arc<ContainerState>,
         op: &Op<'_>,
-    ) -> Result<Charge<'a>> {
+    ) -> Result<Charge<'a>, P::Failure> {
         if !self.is_limited(state) {
             return Ok(Charge::NONE);
         }
         let states = std::slice::from_ref(state);
         let ops = Coming::Ops(std::slice::from_ref(op));
-        self.charge(states, &ops, Engine::make_room)
+        self.charge::<P>(states, &ops)
     }
 
     /// Charges a batch, as the log will hold it.
-    pub(in crate::engine) fn charge_all<'a>(
+    pub(in crate::engine) fn charge_all<'a, P: Patience>(
         &'a self,
         states: &'a [Arc<ContainerState>],
         payload: &[u8],
-    ) -> Result<Charge<'a>> {
+    ) -> Result<Charge<'a>, P::Failure> {
         if !states.iter().any(|state| self.is_limited(state)) {
             return Ok(Charge::NONE);
         }
         let ops: Vec<_> = Ops::new(payload).flatten().collect();
-        self.charge(states, &Coming::Ops(&ops), Engine::make_room)
+        self.charge::<P>(states, &Coming::Ops(&ops))
     }
 
     /// Charges a bulk load with these runs, whose records weigh so much.
@@ -156,18 +154,7 @@ impl Engine {
             weight,
             runs,
         };
-        self.charge(std::slice::from_ref(state), &load, Engine::make_room)
-    }
-
-    /// The same from slack alone.
-    pub(in crate::engine) fn charge_at_once<'a>(
-        &'a self,
-        states: &'a [Arc<ContainerState>],
-        ops: &[Op<'_>],
-    ) -> Attempt<Charge<'a>> {
-        self.charge(states, &Coming::Ops(ops), |_, _, _, _| {
-            Err(Unready::WouldWait)
-        })
+        self.charge::<Wait>(std::slice::from_ref(state), &load)
     }
 
     /// Whether writes to the container are charged.
@@ -176,13 +163,13 @@ impl Engine {
         state.allowance().is_limited() || self.allowance.is_limited()
     }
 
+    /// Whoever must not wait is charged from slack alone.
     #[cold]
-    fn charge<'a, E>(
+    fn charge<'a, P: Patience>(
         &'a self,
         states: &'a [Arc<ContainerState>],
         coming: &Coming<'_>,
-        make_room: impl Fn(&Engine, Limited<'_>, &Coming<'_>, u64) -> std::result::Result<u64, E>,
-    ) -> std::result::Result<Charge<'a>, E> {
+    ) -> Result<Charge<'a>, P::Failure> {
         let mut charge = Charge::default();
         // All in one order: who waits for what is in flight holds only charges that nobody before it waits for.
         let mut ordered: Vec<_> = states.iter().collect();
@@ -193,7 +180,10 @@ impl Engine {
             if allowance.is_limited() && bytes > 0 {
                 let bytes = match allowance.take(bytes) {
                     true => bytes,
-                    false => make_room(self, of, coming, bytes)?,
+                    false => {
+                        P::would_wait()?;
+                        self.make_room(of, coming, bytes)?
+                    }
                 };
                 charge.add(allowance, bytes);
             }

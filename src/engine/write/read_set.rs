@@ -4,11 +4,7 @@
 //! begin       now, then the snapshot S         everything is read as of S, and judged at `now`
 //! read        key -> version, or none          what lived at `now` has to live yet when it is read
 //!             range -> as far as it was consumed
-//! commit      before the commit lock           what came after S and may have left the memtables is looked up in runs;
-//!                                              then `checked` is the last number that was looked at
-//!             under the commit lock            stamp; ask the memtables for writes above `checked` to what was read;
-//!                                              nothing read ends by the stamp, no settings changed: commit.
-//!                                              The flushed number has passed `checked`: look it up again, unlocked
+//! commit      all of it is as it was read      as of any other write (observed.rs), from S on
 //! ```
 //!
 //! Invariants:
@@ -31,49 +27,23 @@
 //! The earliest end of all that was read of a container says whether something has expired, without a read. Cost: each
 //! key that was read is kept until the commit, and of a range its ends.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::base::{Error, Result, Seq, Timestamp, Wait};
+use crate::base::{Error, Result, Timestamp, Wait};
 use crate::data::batch::KeyRange;
-use crate::data::cursor::{Cursor, Position, Seek};
 use crate::data::item::Item;
 use crate::data::write::Written;
 use crate::engine::Engine;
 use crate::engine::handle::Handle;
 use crate::engine::options::Durability;
-use crate::engine::parts::read_state::ReadState;
-use crate::engine::parts::relied::SEVERAL;
 use crate::engine::parts::snapshots::SnapshotPin;
 use crate::engine::parts::state::ContainerState;
 use crate::engine::read::point::ReadPoint;
 use crate::engine::read::scan::Scan;
-use crate::engine::write::commit::Stamped;
+use crate::engine::write::observed::{Changed, Observed};
 use crate::engine::write::writes::Writes;
-use crate::expiry::{ExpiryView, ExpiryViews, Settings};
-use crate::mem::RangeDeletes;
-use crate::table::RunCursor;
-
-/// What was read of a container.
-struct Touched {
-    state: Arc<ContainerState>,
-    /// By what all of it is judged.
-    views: ExpiryViews,
-    /// The version that lived; none where nothing did.
-    keys: BTreeMap<Box<[u8]>, Option<Seq>>,
-    /// Of each scan, the parts of its range that were consumed.
-    ranges: Vec<Vec<KeyRange>>,
-    /// The item that ends first of all that were found.
-    first_end: Option<(Timestamp, Box<[u8]>)>,
-}
-
-/// What is wrong with what was read.
-enum Fault {
-    /// This container's key.
-    Changed(usize, Vec<u8>),
-    /// The memtables do not tell any more.
-    Flushed,
-}
+use crate::expiry::{ExpiryView, ExpiryViews};
 
 /// See the file's head.
 pub struct ReadSet {
@@ -81,9 +51,8 @@ pub struct ReadSet {
     now: Timestamp,
     /// Settled time at the beginning.
     settled: Timestamp,
-    /// No write up to here changed what was read.
-    checked: Seq,
-    touched: Vec<Touched>,
+    /// What was read, of containers that were touched.
+    observed: Observed<'static>,
     /// It cannot be committed any more.
     conflict: Option<Error>,
 }
@@ -99,9 +68,8 @@ impl ReadSet {
         ReadSet {
             now: reading.now,
             settled: reading.settled,
-            checked: pin.seq(),
+            observed: Observed::new(pin.seq()),
             pin,
-            touched: vec![],
             conflict: None,
         }
     }
@@ -132,34 +100,39 @@ impl ReadSet {
         key: &[u8],
     ) -> Result<usize> {
         self.check(engine, state)?;
-        let mut touched = self.touched.iter();
-        let place = touched.position(|touched| Arc::ptr_eq(&touched.state, state));
-        let settings = state.settings();
-        let place = place.unwrap_or_else(|| {
-            self.touched.push(Touched {
-                state: state.clone(),
-                views: ExpiryViews::at(self.now, self.settled, || settings.clone()),
-                keys: BTreeMap::new(),
-                ranges: vec![],
-                first_end: None,
-            });
-            self.touched.len() - 1
-        });
-        if !self.touched[place].has_settings(&settings, self.pin.seq()) {
+        let mut touched = self.observed.containers.iter();
+        let place = match touched.position(|touched| Arc::ptr_eq(&touched.state, state)) {
+            Some(place) => place,
+            None => {
+                let (version, settings) = state.settings_by_version();
+                let views = ExpiryViews::at(self.now, self.settled, || settings);
+                self.observed.add(state, version, views)
+            }
+        };
+        let has_its_settings = self.observed.containers[place].has_its_settings(0);
+        // The settings are asked for first.
+        if !has_its_settings || state.may_be_newer_than(self.pin.seq()) {
             return Err(self.conflict_over(place, key));
         }
         Ok(place)
     }
 
+    /// Where and by what a touched container is read.
+    fn point<'a>(&'a self, engine: &'a Engine, place: usize) -> Result<ReadPoint<'a, Wait>> {
+        let touched = &self.observed.containers[place];
+        ReadPoint::at(engine, &touched.state, &self.pin, &touched.views)
+    }
+
     /// The item of a key, in a container that was touched, and that it was read.
     pub fn read(&mut self, engine: &Engine, place: usize, key: &[u8]) -> Result<Option<Item>> {
-        let item = self.touched[place].at(engine, &self.pin)?.item(key)?;
+        let item = self.point(engine, place)?.item(key)?;
         match &item {
             Some(item) => self.found(engine, place, key, item.end())?,
             None => self.missed(place, key)?,
         }
         let version = item.as_ref().map(|item| item.version().seq());
-        self.touched[place].keys.insert(key.into(), version);
+        let key = Cow::Owned(key.to_vec());
+        self.observed.note_version(place, key, version);
         Ok(item)
     }
 
@@ -177,16 +150,16 @@ impl ReadSet {
         if end <= engine.clock.at_most() && end <= engine.clock.now() {
             return Err(self.conflict_over(place, key));
         }
-        let first = &mut self.touched[place].first_end;
-        if first.as_ref().is_none_or(|(first, _)| end < *first) {
-            *first = Some((end, key.into()));
-        }
+        self.observed.note_end(place, key, end);
         Ok(())
     }
 
     /// Nothing lived at `now` at `key` or, in a scan, between what was passed and what was found.
     pub fn missed(&mut self, place: usize, key: &[u8]) -> Result<()> {
-        match self.touched[place].state.has_purged_after(self.now) {
+        match self.observed.containers[place]
+            .state
+            .has_purged_after(self.now)
+        {
             true => Err(self.conflict_over(place, key)),
             false => Ok(()),
         }
@@ -194,7 +167,7 @@ impl ReadSet {
 
     /// By what a touched container's items are judged.
     pub fn view(&self, place: usize) -> &ExpiryView {
-        &self.touched[place].views.now
+        &self.observed.containers[place].views.now
     }
 
     /// The items of a range, in a touched container, and the number by which [`ReadSet::consumed`] is told how far it was
@@ -205,194 +178,26 @@ impl ReadSet {
         place: usize,
         range: &KeyRange,
     ) -> Result<(usize, Scan)> {
-        let touched = &mut self.touched[place];
-        let scan = touched.at(engine, &self.pin)?.scan(engine, range.clone());
-        touched.ranges.push(vec![range.clone()]);
-        Ok((touched.ranges.len() - 1, scan))
+        let scan = self.point(engine, place)?.scan(engine, range.clone());
+        let ranges = &mut self.observed.containers[place].ranges;
+        ranges.push(vec![range.clone()]);
+        Ok((ranges.len() - 1, scan))
     }
 
     /// A scan is over, and has read these parts of its range.
     pub fn consumed(&mut self, place: usize, number: usize, parts: Vec<KeyRange>) {
-        self.touched[place].ranges[number] = parts;
+        self.observed.containers[place].ranges[number] = parts;
     }
 
     /// The transaction is in conflict from now on.
     fn conflict_over(&mut self, place: usize, key: &[u8]) -> Error {
-        let conflict = Error::Conflict {
-            container: self.touched[place].state.name().to_owned(),
+        let changed = Changed {
+            container: place,
             key: key.to_vec(),
         };
+        let conflict = changed.conflict(&self.observed.containers[place].state);
         self.conflict.insert(conflict).clone()
     }
-
-    /// What is relied on while the transaction is stamped and not seen yet.
-    fn relies_on(&self) -> Option<Seq> {
-        let ends = self
-            .touched
-            .iter()
-            .any(|touched| touched.first_end.is_some());
-        ends.then_some(SEVERAL)
-    }
-
-    /// Without the commit lock: looks in memtables and runs for what changed since it was looked last.
-    fn look_again(&mut self, engine: &Engine) -> Result<()> {
-        // The number before the read states: then they lack no write up to it.
-        let latest = engine.commit_log.latest();
-        for place in 0..self.touched.len() {
-            let (touched, since) = (&self.touched[place], self.checked);
-            let read_state = touched.state.pin();
-            if let Some(key) = touched.changed_anywhere(engine, &read_state, since, latest)? {
-                return Err(self.conflict_over(place, &key));
-            }
-        }
-        self.checked = latest;
-        Ok(())
-    }
-
-    /// Something that was read has left the memtables since it was looked last, or a range has to be walked: better not
-    /// under the commit lock.
-    fn wants_a_look(&self) -> bool {
-        self.touched.iter().any(|touched| {
-            let read_state = touched.state.read_state();
-            let mut flushables = read_state.flushables();
-            touched.state.flushed() > self.checked
-                || !touched.ranges.is_empty()
-                    && flushables.any(|flushable| flushable.memtable.seq_max() > self.checked)
-        })
-    }
-
-    /// Under the commit lock: whether all that was read is so at this moment.
-    fn fault_at(&self, now: Timestamp) -> Result<Option<Fault>> {
-        for (place, touched) in self.touched.iter().enumerate() {
-            touched.state.check()?;
-            let changed = |key: &[u8]| Ok(Some(Fault::Changed(place, key.to_vec())));
-            if now < self.now || !touched.has_settings(&touched.state.settings(), self.pin.seq()) {
-                return changed(touched.some_key());
-            }
-            if let Some((_, key)) = touched.first_end.as_ref().filter(|(end, _)| *end <= now) {
-                return changed(key);
-            }
-            // The read state before the flushed number: a memtable that is not in it was flushed by then.
-            let read_state = touched.state.read_state();
-            if touched.state.flushed() > self.checked {
-                return Ok(Some(Fault::Flushed));
-            }
-            if let Some(key) = touched.changed_in_memory(&read_state, self.checked) {
-                return changed(&key);
-            }
-        }
-        Ok(None)
-    }
-
-    /// Under the commit lock: what was read is so, or the transaction is in conflict. False: it
-    /// has to be looked up again.
-    fn holds_at(&mut self, now: Timestamp) -> Result<bool> {
-        match self.fault_at(now)? {
-            None => Ok(true),
-            Some(Fault::Flushed) => Ok(false),
-            Some(Fault::Changed(place, key)) => Err(self.conflict_over(place, &key)),
-        }
-    }
-}
-
-impl Touched {
-    /// Where and by what it is read.
-    fn at<'a>(
-        &'a self,
-        engine: &'a Engine,
-        pin: &'a Arc<SnapshotPin>,
-    ) -> Result<ReadPoint<'a, Wait>> {
-        ReadPoint::at(engine, &self.state, pin, &self.views)
-    }
-
-    /// These are the settings by which it was read, at this snapshot.
-    fn has_settings(&self, settings: &Settings, snapshot: Seq) -> bool {
-        *settings == self.views.now.settings && !self.state.may_be_newer_than(snapshot)
-    }
-
-    /// One that was asked about, to be named.
-    fn some_key(&self) -> &[u8] {
-        let range = self.ranges.iter().flatten().next();
-        let from = range.map_or(&[][..], |range| &range.from);
-        self.keys.keys().next().map_or(from, |key| key)
-    }
-
-    /// A key of what was read that was written since then, as far as the memtables know.
-    fn changed_in_memory(&self, read_state: &ReadState, since: Seq) -> Option<Vec<u8>> {
-        let mut keys = self.keys.keys();
-        if let Some(key) = keys.find(|key| read_state.written_since(key, since).is_some()) {
-            return Some(key.to_vec());
-        }
-        self.range_changed_in_memory(read_state, since)
-    }
-
-    fn range_changed_in_memory(&self, read_state: &ReadState, since: Seq) -> Option<Vec<u8>> {
-        let mut consumed = self.ranges.iter().flatten();
-        consumed.find_map(|range| {
-            let memtables = read_state.flushables().map(|flushable| &flushable.memtable);
-            let mut later = memtables.filter(|memtable| memtable.seq_max() > since);
-            later.find_map(|memtable| {
-                let deleted = deleted_since(memtable.range_deletes(), range, since);
-                // A memtable's cursor does not fail.
-                deleted.or_else(|| written_in(memtable.cursor(), range, since).ok().flatten())
-            })
-        })
-    }
-
-    /// The same up to `latest`, of all there is.
-    fn changed_anywhere(
-        &self,
-        engine: &Engine,
-        read_state: &ReadState,
-        since: Seq,
-        latest: Seq,
-    ) -> Result<Option<Vec<u8>>> {
-        for (key, seen) in &self.keys {
-            let newest = engine.newest_version(read_state, key, latest)?;
-            let newest = newest.map(|header| header.seq);
-            if newest.is_some_and(|newest| newest > since) || seen.is_some() && newest != *seen {
-                return Ok(Some(key.to_vec()));
-            }
-        }
-        let version = &read_state.version;
-        for range in self.ranges.iter().flatten() {
-            let later = version.runs.iter().filter(|run| run.census.seq_max > since);
-            for run in later.filter(|run| range.overlaps(run.first_key(), run.last_key())) {
-                let found = written_in(RunCursor::new(run.shared.clone()), range, since)?;
-                if found.is_some() {
-                    return Ok(found);
-                }
-            }
-            let deleted = deleted_since(&version.range_deletes, range, since);
-            if deleted.is_some() {
-                return Ok(deleted);
-            }
-        }
-        Ok(self.range_changed_in_memory(read_state, since))
-    }
-}
-
-/// A key of the range that was written after this number.
-fn written_in(mut cursor: impl Cursor, range: &KeyRange, since: Seq) -> Result<Option<Vec<u8>>> {
-    let to = Seek::AtOrAfter(&range.from);
-    cursor.start_seek(to, None)?;
-    while !cursor.poll_seek(to, None)? {}
-    while let Position::Record(record) = cursor.position()
-        && range.contains(record.key)
-    {
-        if record.header.seq > since {
-            return Ok(Some(record.key.to_vec()));
-        }
-        cursor.advance(None)?;
-    }
-    Ok(None)
-}
-
-/// The first key of the range that was deleted by range after this number.
-fn deleted_since(deletes: &RangeDeletes, range: &KeyRange, since: Seq) -> Option<Vec<u8>> {
-    let mut later = deletes.iter().rev().take_while(|delete| delete.seq > since);
-    let first = later.find_map(|delete| delete.range.first_common(range));
-    first.map(<[u8]>::to_vec)
 }
 
 impl Engine {
@@ -409,22 +214,15 @@ impl Engine {
             }
             return Ok(Written::new(read_set.pin.seq(), read_set.now));
         }
-        let weight = self.admit_all(writes)?;
-        let charge = self.charge_all(writes.states(), writes.bytes())?;
-        let prepared = self.prepare(writes, writes.bytes(), weight, charge);
-        loop {
-            let stamped = self.stamp_over(read_set)?;
-            if read_set.holds_at(stamped.reading.now)? {
-                return self.commit(stamped, &prepared);
-            }
+        let (states, weight) = (writes.states(), writes.weight());
+        for state in states {
+            self.admit::<Wait>(state, weight / states.len() as u64)?;
         }
-    }
-
-    /// The moment of a transaction, after what cannot be looked up under the commit lock was.
-    fn stamp_over(&self, read_set: &mut ReadSet) -> Result<Stamped<'_>> {
-        if read_set.wants_a_look() {
-            read_set.look_again(self)?;
+        let charge = self.charge_all::<Wait>(states, writes.bytes())?;
+        let prepared = self.prepare(writes, writes.bytes(), writes.len(), weight, charge);
+        match self.commit_over::<Wait>(&prepared, &mut read_set.observed)? {
+            Ok(begun) => Ok(begun.written),
+            Err(changed) => Err(read_set.conflict_over(changed.container, &changed.key)),
         }
-        Ok(self.stamp(read_set.relies_on()))
     }
 }

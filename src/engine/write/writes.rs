@@ -7,13 +7,13 @@
 //!
 //! A condition has the index of the write that follows it, so that it sees the writes before it in the batch. A write
 //! that keeps the lifetime ([`Demand::Keep`]) or the value ([`Demand::Touch`]) of the current item is encoded as a put
-//! with an inherited ttl, for a touch without a value. The walk replaces it once the key has been read.
+//! with an inherited ttl, for a touch without a value; one that changes the ttl alone ([`Demand::KeepValue`]), without a value. The walk replaces it once the key has been read.
 
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
 use crate::data::batch::Op;
-use crate::data::write::Expect;
+use crate::data::write::{Expect, OnMiss};
 use crate::engine::Engine;
 use crate::engine::jobs::relog::make_room;
 use crate::engine::options::Durability;
@@ -29,8 +29,10 @@ pub enum Demand {
     Expect(Expect),
     /// The put that follows keeps the lifetime of the live item.
     Keep,
-    /// There is a live item; the put that follows keeps its value.
+    /// There is a live item; the put that follows keeps its value and its ttl, which counts anew.
     Touch,
+    /// There is a live item; the put that follows keeps its value.
+    KeepValue,
 }
 
 /// A demand on a key, and its place among the writes.
@@ -44,6 +46,8 @@ pub struct Condition {
     pub key: Box<[u8]>,
     /// What is demanded.
     pub demand: Demand,
+    /// What becomes of the batch where the demand is not met.
+    pub on_miss: OnMiss,
 }
 
 /// The writes of a batch, their containers, and the demands on keys.
@@ -58,6 +62,8 @@ pub struct Writes {
     conditions: Vec<Condition>,
     /// Whether one of the writes changes settings.
     change_settings: bool,
+    /// Whether a write may be left out.
+    may_skip: bool,
     durability: Option<Durability>,
 }
 
@@ -91,6 +97,7 @@ impl Writes {
         state: &Arc<ContainerState>,
         key: &[u8],
         demand: Demand,
+        on_miss: OnMiss,
     ) -> Result<()> {
         self.check_engine(engine)?;
         let container = self.place_of(state);
@@ -99,7 +106,9 @@ impl Writes {
             container,
             key: key.into(),
             demand,
+            on_miss,
         });
+        self.may_skip |= on_miss == OnMiss::Skip;
         Ok(())
     }
 
@@ -165,9 +174,9 @@ impl Writes {
         self.conditions.is_empty() && !self.change_settings
     }
 
-    /// Whether one of the writes changes settings.
-    pub(in crate::engine) fn change_settings(&self) -> bool {
-        self.change_settings
+    /// Whether a write may be left out.
+    pub(in crate::engine) fn may_skip(&self) -> bool {
+        self.may_skip
     }
 
     /// The batch's durability, if it has its own.

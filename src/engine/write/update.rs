@@ -1,0 +1,145 @@
+//! Updates of one key: read it, decide, write; unless it is no longer as it was read. Conditional writes of one key are
+//! updates.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::base::record::Header;
+use crate::base::{Patience, Result};
+use crate::data::batch::{Op, WriteTtl};
+use crate::data::item::Item;
+use crate::engine::Engine;
+use crate::engine::parts::state::ContainerState;
+use crate::engine::write::commit::Begun;
+use crate::engine::write::observed::{Moment, Observed};
+use crate::engine::write::prepared::Prepared;
+use crate::expiry::ExpiryViews;
+
+/// What an update does with the item it read.
+pub enum UpdateAction {
+    /// Nothing.
+    Keep,
+    /// It is written.
+    Put(Vec<u8>, WriteTtl),
+    /// It is deleted; where no live item is, this is the same as nothing.
+    Delete,
+}
+
+impl UpdateAction {
+    /// The write that it is to a key with this live version, if it is one.
+    pub(in crate::engine) fn op<'a>(
+        &'a self,
+        state: &ContainerState,
+        key: &'a [u8],
+        live: Option<&Header>,
+    ) -> Option<Op<'a>> {
+        let container = state.id();
+        match self {
+            UpdateAction::Delete => live.map(|_| Op::Delete { container, key }),
+            UpdateAction::Keep => None,
+            UpdateAction::Put(value, ttl) => Some(Op::Put {
+                container,
+                ttl: ttl.over(live),
+                key,
+                value,
+            }),
+        }
+    }
+}
+
+impl Engine {
+    /// Reads a key, lets `decide` choose what to do with it, and does that, unless meanwhile the key was written, or
+    /// died or came back by the clock: then it starts over. Also when there is nothing to do, it checks that the key is
+    /// unchanged. None: the item was not changed.
+    pub fn update<P: Patience>(
+        &self,
+        state: &Arc<ContainerState>,
+        key: &[u8],
+        decide: &mut dyn FnMut(Option<Item>) -> UpdateAction,
+    ) -> Result<Option<Begun>, P::Failure> {
+        loop {
+            // The size of the write is not known yet; most are small.
+            self.admit::<P>(state, 1)?;
+            let (mut observed, live, item) = self.look::<P>(state, key)?;
+            if observed.ends_unseen(self.commit_log.published()) {
+                P::would_wait()?;
+                self.make_visible(observed.checked())?;
+                continue;
+            }
+            let action = decide(item);
+            let done = match action.op(state, key, live.as_ref()) {
+                None => self.is_still::<P>(&observed)?.then_some(None),
+                Some(op) => {
+                    let charge = self.charge_one::<P>(state, &op)?;
+                    let over =
+                        |prepared: &Prepared<'_>| self.commit_over::<P>(prepared, &mut observed);
+                    self.prepare_one(state, &op, charge, over)?.ok().map(Some)
+                }
+            };
+            match done {
+                Some(done) => return Ok(done),
+                None => P::would_wait()?,
+            }
+        }
+    }
+
+    /// Reads what an update decides on: the live version, and its item.
+    fn look<'k, P: Patience>(
+        &self,
+        state: &Arc<ContainerState>,
+        key: &'k [u8],
+    ) -> Result<(Observed<'k>, Option<Header>, Option<Item>), P::Failure> {
+        // The sequence number comes before the read state: then the read state holds every write up to it.
+        let mut observed = Observed::new(self.commit_log.latest());
+        let read_state = state.pin();
+        let (settings_version, views) = self.views_by_version::<P>(state)?;
+        let (version, item) =
+            self.newest_checked::<P>(&read_state, key, observed.checked(), &views.now)?;
+        let place = observed.add(state, settings_version, views);
+        observed.note(place, Cow::Borrowed(key), version.as_ref());
+        let live = version.filter(|_| item.is_some());
+        Ok((observed, live, item))
+    }
+
+    /// Views, and the version of their settings.
+    pub(in crate::engine) fn views_by_version<P: Patience>(
+        &self,
+        state: &ContainerState,
+    ) -> Result<(u64, ExpiryViews), P::Failure> {
+        loop {
+            let version = state.settings_version();
+            let views = self.exact_views::<P>(state)?;
+            if version == state.settings_version() && version.is_multiple_of(2) {
+                return Ok((version, views));
+            }
+            P::would_wait()?;
+        }
+    }
+
+    /// Whether all is as it was read of one container, once that is visible: then nothing need become of it.
+    pub(in crate::engine) fn is_still<P: Patience>(
+        &self,
+        observed: &Observed<'_>,
+    ) -> Result<bool, P::Failure> {
+        P::require(|| self.commit_log.published() >= observed.checked())?;
+        self.make_visible(observed.checked())?;
+        for of in &observed.containers {
+            let views = self.exact_views::<P>(&of.state)?;
+            let moment = Moment {
+                first: observed.checked().next(),
+                now: views.now.now,
+                settled: views.settled.now,
+            };
+            let mut versions = of.versions();
+            if let Some(seq) = versions.find(|seq| self.commit_log.is_relied_on(*seq)) {
+                P::would_wait()?;
+                self.wait_if_relied_on(seq);
+                return Ok(false);
+            }
+            if observed.fault_at(&moment, false)?.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
