@@ -756,7 +756,10 @@ fn foretold(model: &mut Model, steps: &[Made]) -> Result<Vec<bool>, String> {
     Ok(if may_skip { told } else { vec![] })
 }
 
-fn items(c: &Container) -> Vec<(Vec<u8>, Vec<u8>, u64, Option<u64>)> {
+/// Key, value, when it was written and when it ends, in milliseconds.
+type Stored = (Vec<u8>, Vec<u8>, u64, Option<u64>);
+
+fn items(c: &Container) -> Vec<Stored> {
     let since = |moment: SystemTime| millis(moment.duration_since(UNIX_EPOCH).unwrap());
     let items = c.iter().map(|item| {
         let item = item.unwrap();
@@ -780,7 +783,9 @@ fn random_batches_tell_what_a_model_says() {
         let (f, mut dice, mut now) = (fixture(), Random(seed), 0);
         let containers = NAMES.map(|name| f.db.container(name).unwrap());
         let mut model = Model::new(Time::new(NOW, 600_000));
-        NAMES.map(|name| model.create_container(name, Standard::NoDefault));
+        for name in NAMES {
+            model.create_container(name, Standard::NoDefault);
+        }
         for _ in 0..40 {
             let steps: Vec<_> = (0..1 + dice.below(12))
                 .map(|_| random_step(&mut dice, now))
