@@ -27,7 +27,7 @@
 use std::sync::Arc;
 
 use crate::base::sync::MutexGuard;
-use crate::base::{Attempt, Error, Now, Patience, Result, Seq, Timestamp};
+use crate::base::{Attempt, Error, Now, Patience, Result, Seq};
 use crate::data::batch::{KeyRange, Op, Relogged};
 use crate::data::write::Written;
 use crate::engine::Engine;
@@ -39,12 +39,12 @@ use crate::engine::parts::relied::Relying;
 use crate::engine::parts::scheduler::Thread;
 use crate::engine::parts::state::ContainerState;
 use crate::engine::write::observed::{Changed, Fault, Moment, Observed};
-use crate::engine::write::prepared::Prepared;
+use crate::engine::write::prepared::{Logged, Prepared};
 use crate::engine::write::settings::SettingsChanges;
 use crate::engine::write::writes::{Writes, weight};
 use crate::env::Reading;
 use crate::mem::{Memtable, room_for};
-use crate::wal::{FrameHeader, FrameKind, Position};
+use crate::wal::{FrameHeader, FrameKind};
 
 /// A write that holds the commit lock and has its time.
 pub(in crate::engine) struct Stamped<'a> {
@@ -72,18 +72,6 @@ pub struct Begun {
     pub written: Written,
     /// It is not acknowledged, and perhaps not seen, before the log is synced: its caller did not wait for that.
     pub awaits_sync: bool,
-}
-
-/// Writes that are in the log and in memtables.
-pub(in crate::engine) struct Logged {
-    /// The sequence number of the first.
-    first: Seq,
-    /// The sequence number of the last.
-    pub last: Seq,
-    /// Its time.
-    pub written_at: Timestamp,
-    /// Their end in the log.
-    pub position: Position,
 }
 
 impl Engine {

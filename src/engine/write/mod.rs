@@ -1,4 +1,5 @@
-//! Writes: admission, preparation, what a write relies on, the commit, conditions, transactions, changes of settings, bulk loads, quotas.
+//! Writes: admission, preparation, what a write relies on, the commit, conditions, transactions, changes of settings, bulk
+//! loads, quotas.
 
 pub mod admit;
 pub mod writes;

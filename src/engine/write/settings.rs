@@ -17,8 +17,8 @@ use crate::engine::Engine;
 use crate::engine::parts::catalog::LoggedSettings;
 use crate::engine::parts::settings_cell::Changing;
 use crate::engine::parts::state::ContainerState;
-use crate::engine::write::commit::Logged;
 use crate::engine::write::observed::{Moment, Observed};
+use crate::engine::write::prepared::Logged;
 use crate::env::Reading;
 use crate::expiry::Settings;
 
