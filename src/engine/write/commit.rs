@@ -71,6 +71,8 @@ pub struct Begun {
     /// What it is.
     pub written: Written,
     /// It is not acknowledged, and perhaps not seen, before the log is synced: its caller did not wait for that.
+    // Only tasks wait for it by themselves.
+    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
     pub awaits_sync: bool,
 }
 
@@ -216,7 +218,9 @@ impl Engine {
         let logged = self.log_and_apply(&mut stamped, writes)?;
         let changes_settings = !settings.is_empty();
         match observed {
-            Some(observed) if changes_settings => settings.count(self, observed, &logged)?,
+            Some(observed) if changes_settings => {
+                settings.count(self, observed, (logged.last, logged.position))?;
+            }
             _ if self.is_seen_at_once(writes, &logged) => {
                 self.commit_log.publish_latest(&stamped.commit);
             }
