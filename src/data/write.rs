@@ -37,7 +37,7 @@ pub enum Expect {
     Version(Version),
 }
 
-/// What becomes of a [`Batch`](crate::Batch) where the condition of one of its writes does not hold; see
+/// The fate of a [`Batch`](crate::Batch) where the condition of one of its writes does not hold; see
 /// [`Batch::on_miss`](crate::Batch::on_miss).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -49,7 +49,7 @@ pub enum OnMiss {
     Skip,
 }
 
-/// What became of a write of a batch; see [`Batch::on_miss`](crate::Batch::on_miss).
+/// The fate of a write of a batch; see [`Batch::on_miss`](crate::Batch::on_miss).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -99,7 +99,7 @@ impl Written {
         Version::of(self.last)
     }
 
-    /// What became of each write of a batch that may leave some out ([`OnMiss::Skip`]): as many as
+    /// The outcome of each write of a batch that may leave some out ([`OnMiss::Skip`]): as many as
     /// [`Batch::len`](crate::Batch::len), in the order in which they were added. Of any other write it is empty: all of it
     /// was done.
     #[must_use]
