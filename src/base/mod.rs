@@ -22,7 +22,9 @@ pub mod spans;
 pub use choices::{Compression, Quota, Reads, WhenFull};
 pub use error::{Error, Result};
 pub use ids::{ContainerId, HIGHEST_NUMBER, Seq, TableId};
-pub use patience::{AtOnce, Attempt, Now, Patience, Unready, Wait};
+#[cfg(feature = "tokio")]
+pub use patience::Unready;
+pub use patience::{AtOnce, Attempt, Now, Patience, Wait};
 pub use prefetch::{prefetch, prefetch_first, prefetch_last, prefetch_lines};
 pub use time::{Timestamp, millis_up};
 pub use ttl::{DefaultTtl, ItemTtl, MAX_TTL_MILLIS, Ttl};

@@ -27,7 +27,7 @@
 use std::sync::Arc;
 
 use crate::base::sync::MutexGuard;
-use crate::base::{Attempt, Error, Now, Patience, Result, Seq};
+use crate::base::{Attempt, Error, Now, Patience, Result, Seq, Timestamp};
 use crate::data::batch::{KeyRange, Op, Relogged};
 use crate::data::write::Written;
 use crate::engine::Engine;
@@ -39,12 +39,12 @@ use crate::engine::parts::relied::Relying;
 use crate::engine::parts::scheduler::Thread;
 use crate::engine::parts::state::ContainerState;
 use crate::engine::write::observed::{Changed, Fault, Moment, Observed};
-use crate::engine::write::prepared::{Logged, Prepared};
+use crate::engine::write::prepared::Prepared;
 use crate::engine::write::settings::SettingsChanges;
 use crate::engine::write::writes::{Writes, weight};
 use crate::env::Reading;
 use crate::mem::{Memtable, room_for};
-use crate::wal::{FrameHeader, FrameKind};
+use crate::wal::{FrameHeader, FrameKind, Position};
 
 /// A write that holds the commit lock and has its time.
 pub(in crate::engine) struct Stamped<'a> {
@@ -71,7 +71,21 @@ pub struct Begun {
     /// What it is.
     pub written: Written,
     /// It is not acknowledged, and perhaps not seen, before the log is synced: its caller did not wait for that.
+    // Only tasks wait for it by themselves.
+    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
     pub awaits_sync: bool,
+}
+
+/// Writes that are in the log and in memtables.
+pub(in crate::engine) struct Logged {
+    /// The sequence number of the first.
+    first: Seq,
+    /// The sequence number of the last.
+    pub last: Seq,
+    /// Its time.
+    pub written_at: Timestamp,
+    /// Their end in the log.
+    pub position: Position,
 }
 
 impl Engine {
@@ -204,7 +218,9 @@ impl Engine {
         let logged = self.log_and_apply(&mut stamped, writes)?;
         let changes_settings = !settings.is_empty();
         match observed {
-            Some(observed) if changes_settings => settings.count(self, observed, &logged)?,
+            Some(observed) if changes_settings => {
+                settings.count(self, observed, (logged.last, logged.position))?;
+            }
             _ if self.is_seen_at_once(writes, &logged) => {
                 self.commit_log.publish_latest(&stamped.commit);
             }

@@ -16,7 +16,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use crate::base::{Error, Seq, Timestamp};
+use crate::base::Error;
 use crate::data::batch::{Op, Ops};
 use crate::engine::Engine;
 use crate::engine::jobs::relog::make_room;
@@ -24,7 +24,7 @@ use crate::engine::options::Durability;
 use crate::engine::parts::allowance::Charge;
 use crate::engine::parts::state::ContainerState;
 use crate::engine::write::writes::{Writes, weight};
-use crate::wal::{PayloadCrc, Position};
+use crate::wal::PayloadCrc;
 
 /// See the file's head.
 pub(in crate::engine) struct Prepared<'a> {
@@ -92,18 +92,6 @@ impl<'a> Prepared<'a> {
         let state = states.find(|state| state.id() == id);
         state.expect("a batch names its containers")
     }
-}
-
-/// Writes that are in the log and in memtables.
-pub(in crate::engine) struct Logged {
-    /// The sequence number of the first.
-    pub first: Seq,
-    /// The sequence number of the last.
-    pub last: Seq,
-    /// Its time.
-    pub written_at: Timestamp,
-    /// Their end in the log.
-    pub position: Position,
 }
 
 impl Engine {

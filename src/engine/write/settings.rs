@@ -18,9 +18,9 @@ use crate::engine::parts::catalog::LoggedSettings;
 use crate::engine::parts::settings_cell::Changing;
 use crate::engine::parts::state::ContainerState;
 use crate::engine::write::observed::{Moment, Observed};
-use crate::engine::write::prepared::Logged;
 use crate::env::Reading;
 use crate::expiry::Settings;
+use crate::wal::Position;
 
 /// A container whose settings a write is changing.
 struct Change<'a> {
@@ -92,17 +92,22 @@ impl<'a> SettingsChanges<'a> {
         Ok(())
     }
 
-    /// They count, with all that was logged with them.
-    pub fn count(self, engine: &Engine, observed: &Observed<'_>, logged: &Logged) -> Result<()> {
-        engine.commit_log.log()?.sync_to(logged.position)?;
-        engine.commit_log.publish(logged.last);
+    /// They count, with all that was logged with them, up to this write and this position of the log.
+    pub fn count(
+        self,
+        engine: &Engine,
+        observed: &Observed<'_>,
+        (last, position): (Seq, Position),
+    ) -> Result<()> {
+        engine.commit_log.log()?.sync_to(position)?;
+        engine.commit_log.publish(last);
         let (mut said, mut states) = (vec![], vec![]);
         let mut changes = self.0;
         for change in &mut changes {
             let mut to = change.to.take().expect("it was stamped");
             // Only now all is stored that the batch has written.
             to.settings = change.needed(engine, &to.settings);
-            change.changing.change_to(to.settings.clone(), logged.last);
+            change.changing.change_to(to.settings.clone(), last);
             said.push(to);
             states.push((change.place, change.state));
         }
