@@ -157,6 +157,18 @@ impl Settings {
         })
     }
 
+    /// Settings under which, at a moment that has passed, that is gone which had ended by then. What came after a change
+    /// since then was never under the settings of that moment, though a bulk load, which is stamped with its beginning, looks
+    /// as if it was: so what they had ended is held by floors with the number of that change, and nothing ends by the clock.
+    pub fn that_had_ended(&self, moment: Timestamp) -> Settings {
+        let then = self.at(moment);
+        let mut changes = self.past.iter().flat_map(|past| &past.changes);
+        match changes.find(|made| made.at > moment) {
+            Some(made) => then.change(DefaultMillis::Off, moment, made.seq),
+            None => then,
+        }
+    }
+
     /// The moments of the changes that are known one by one.
     pub fn changed_at(&self) -> impl Iterator<Item = Timestamp> + use<'_> {
         let changes = self.past.iter().flat_map(|past| &past.changes);

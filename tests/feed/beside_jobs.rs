@@ -104,3 +104,55 @@ fn what_was_deleted_after_its_end_is_not_told_whatever_a_flush_left_out() {
         }
     }
 }
+
+/// Breaks a build in which a job that judges by an earlier moment, and so by earlier settings, holds to be gone what a bulk
+/// load has brought since: the load is stamped with its beginning, where the earlier settings would have ended it.
+#[test]
+fn what_a_load_brings_after_a_change_is_judged_by_no_settings_before_it() {
+    let own = Ttl::After(ms(1_104));
+    let (off, none) = (DefaultTtl::Off, DefaultTtl::NoDefault);
+    let [second, hour] = [1, 3_600].map(|n| DefaultTtl::After(Duration::from_secs(n)));
+    let cases = [
+        (none, off, own),
+        (second, hour, Ttl::Inherit),
+        (second, none, Ttl::Inherit),
+    ];
+    type Work = fn(&World);
+    let works: [Work; 2] = [World::reclaim, |w| w.db.flush().unwrap()];
+    for ((before, after, ttl), by_reader, work, deletes) in
+        (0..3 * 2 * 2 * 2).map(|n| (cases[n % 3], n / 3 % 2 == 1, works[n / 6 % 2], n / 12 == 1))
+    {
+        let world = world(if by_reader { Duration::ZERO } else { ms(500) });
+        let World { c, .. } = &world;
+        c.set_default_ttl(before).unwrap();
+        world.pass(1);
+        let mut reader = by_reader.then(|| c.expirations(ExpiryCursor::now()));
+        let mut meanwhile = Some(|| {
+            world.pass(1_500);
+            assert!(reader.as_mut().is_none_or(|reader| reader.next().is_none()));
+            world.pass(500);
+            c.set_default_ttl(after).unwrap();
+        });
+        let items = [("a", ttl), ("b", Ttl::Never)].map(|(key, ttl)| Ok((key, "v", ttl)));
+        c.bulk_load_with_ttl(items.into_iter().inspect(|_| {
+            if let Some(mut meanwhile) = meanwhile.take() {
+                meanwhile();
+            }
+        }))
+        .unwrap();
+        assert!(c.contains("a").unwrap());
+        if deletes {
+            c.delete("a").unwrap();
+        }
+        for _ in 0..2 {
+            work(&world);
+            assert_eq!(
+                c.contains("a").unwrap(),
+                !deletes,
+                "{before:?} {after:?} {by_reader}"
+            );
+            world.pass(400);
+        }
+        drop(reader);
+    }
+}
