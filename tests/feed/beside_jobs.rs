@@ -156,3 +156,19 @@ fn what_a_load_brings_after_a_change_is_judged_by_no_settings_before_it() {
         drop(reader);
     }
 }
+
+/// Breaks a build in which a table that was judged by an earlier moment counts as judged by a command since, which is
+/// forgotten then.
+#[test]
+fn what_a_command_ended_stays_gone_where_jobs_judge_by_a_moment_before_it() {
+    let world = world(ms(500));
+    let World { c, .. } = &world;
+    c.put_with_ttl("k", "v", ms(370)).unwrap();
+    c.put_with_ttl("l", "v", Ttl::Never).unwrap();
+    c.expire_all().unwrap();
+    world.db.flush().unwrap();
+    for default in [DefaultTtl::NoDefault, DefaultTtl::Off] {
+        c.set_default_ttl(default).unwrap();
+        assert!(c.is_empty().unwrap());
+    }
+}
