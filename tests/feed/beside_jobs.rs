@@ -172,3 +172,29 @@ fn what_a_command_ended_stays_gone_where_jobs_judge_by_a_moment_before_it() {
         assert!(c.is_empty().unwrap());
     }
 }
+
+/// Breaks a build in which a reader that asks for the oldest end that is known is told that some are not, because a job that
+/// had judged before it began let go of them after.
+#[test]
+fn a_reader_that_begins_at_the_oldest_end_misses_none_beside_a_job() {
+    let clock = ManualClock::new(NOW);
+    let fs = Watched::new(Sim::new(1));
+    let db = options(&fs.sim, &clock).fs(Arc::new(fs.clone()));
+    let db = db.open("/db").unwrap();
+    let c = db.container("c").unwrap();
+    c.put_with_ttl("a", "v", ms(5)).unwrap();
+    c.put_with_ttl("b", "v", Ttl::Never).unwrap();
+    clock.advance(ms(10));
+    let reader = Arc::new(Mutex::new(None));
+    fs.once("sync", ".table", {
+        let (reader, c) = (reader.clone(), c.clone());
+        move || *reader.lock().unwrap() = Some(c.expirations(ExpiryCursor::start()))
+    });
+    db.flush().unwrap();
+    let mut reader = reader.lock().unwrap().take().expect("a table was synced");
+    assert!(reader.next().is_none());
+    c.put_with_ttl("d", "v", ms(5)).unwrap();
+    clock.advance(ms(10));
+    db.flush().unwrap();
+    assert_eq!(all(&mut reader), pairs(&[("d", 15)]));
+}
