@@ -109,8 +109,8 @@ pub struct Ended {
 /// A reader of expirations.
 pub struct Feed {
     given: Given,
-    /// It asked for the oldest end that is known.
-    from_start: bool,
+    /// It begins at the oldest end that is known when it is first asked, which it was not yet.
+    begins: bool,
     /// Some was given, or it has caught up: the position says that time was there.
     is_proof: bool,
     /// The ends ahead, and what may have some of them.
@@ -193,7 +193,7 @@ impl Engine {
         if self.follower.is_some() {
             return Err(Error::ReadOnly);
         }
-        let (from_start, is_proof) = (from == Place::Start, matches!(from, Place::After(_)));
+        let (begins, is_proof) = (from == Place::Start, matches!(from, Place::After(_)));
         if let Place::After(given) = &from {
             self.clock.advance_to(given.before, ClockBehind::Refuse)?;
         }
@@ -222,7 +222,7 @@ impl Engine {
         let feed = Feed {
             reading,
             given,
-            from_start,
+            begins,
             is_proof,
             ahead: BTreeSet::new(),
             ahead_bytes: 0,
@@ -263,11 +263,14 @@ impl Engine {
     ) -> Result<Option<Ended>> {
         loop {
             match self.next_of(state, feed) {
-                // A job that had judged before it began has left out the oldest end since. Later jobs hold what it needs.
-                Err(Error::ExpirationsGone { .. }) if feed.from_start && !feed.is_proof => {
+                // A job has left out the oldest end since it was opened: mostly one that had judged before.
+                Err(Error::ExpirationsGone { .. }) if feed.begins => {
                     *feed = self.feed(state, Place::Start)?;
                 }
-                next => return next,
+                next => {
+                    feed.begins &= next.is_err();
+                    return next;
+                }
             }
         }
     }
