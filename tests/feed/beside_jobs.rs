@@ -198,3 +198,22 @@ fn a_reader_that_begins_at_the_oldest_end_misses_none_beside_a_job() {
     db.flush().unwrap();
     assert_eq!(all(&mut reader), pairs(&[("d", 15)]));
 }
+
+/// Breaks a build in which a reader that was told that there is no end yet begins anew when it has missed one, and says
+/// nothing.
+#[test]
+fn a_reader_that_has_caught_up_is_told_what_it_missed_wherever_it_began() {
+    let world = world(Duration::ZERO);
+    let World { db, c, .. } = &world;
+    c.put_with_ttl("a", "v", ms(5)).unwrap();
+    world.pass(5);
+    // It ends at this very moment, at which the reader begins.
+    db.flush().unwrap();
+    let mut reader = c.expirations(ExpiryCursor::start());
+    assert!(reader.next().is_none());
+    c.put_with_ttl("d", "v", ms(5)).unwrap();
+    world.pass(70_000);
+    db.flush().unwrap();
+    let missed = reader.next().expect("it has missed one");
+    assert!(missed.unwrap_err().is_expirations_gone());
+}
