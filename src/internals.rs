@@ -8,8 +8,9 @@ pub use crate::base::hash::hash_key;
 pub use crate::base::record::{Base, Header, Kind, RecordRef};
 pub use crate::base::{ContainerId, ItemTtl, Seq, TableId, Timestamp};
 pub use crate::catalog::{Catalogue, parse as parse_manifest};
-pub use crate::data::batch::{Op, Ops, Relogged, WriteTtl, relogged};
+pub use crate::data::batch::{Op, Ops, WriteTtl};
 pub use crate::data::cursor::{Cursor, Position, Seek};
+pub use crate::data::relogged::{Relogged, relogged};
 pub use crate::engine::repair as repair_with;
 pub use crate::env::{
     Call, Dir, Disk, FailedSync, Fault, FaultPlan, File, Fs, Lock, LockKind, ReadAt, Ring, Room,

@@ -6,16 +6,17 @@
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use ebbtide::internals::{Fault, FaultPlan, Sim, Survivors};
+use ebbtide::internals::{Fault, FaultPlan, Fs, Sim, Survivors};
 use ebbtide::{
-    Batch, Clock, Container, Database, DefaultTtl, Durability, Error, Expect, ManualClock, Options,
-    Ttl, Value, Version,
+    Batch, Clock, Container, ContainerOptions, Database, DefaultTtl, Durability, Error, Expect,
+    ManualClock, OnMiss, Options, Ttl, Value, Version,
 };
 use testkit::patience;
 use testkit::watched::Watched;
@@ -640,4 +641,227 @@ fn of_callers_at_once_one_finds_its_condition_held() {
     assert_eq!(c.get("next").unwrap().unwrap(), "240");
     assert_eq!(taken.iter().count(), 240);
     assert!(conflicts > 0, "they meet");
+}
+
+#[test]
+fn a_batch_makes_and_drops_containers_with_what_it_writes() {
+    let f = fixture();
+    let old = f.db.container("old").unwrap();
+    old.put("k", "v").unwrap();
+    f.db.flush().unwrap();
+    let options = ContainerOptions::new()
+        .default_ttl(default(500))
+        .max_live_bytes(1 << 20);
+    let mut batch = Batch::new();
+    batch.put(&f.c, "made", "new").drop_container("old");
+    batch.create_container("new", options);
+    let written = f.db.commit(&batch).unwrap();
+    assert!(written.outcomes().is_empty());
+    assert!(old.get("k").unwrap_err().is_closed());
+    for sim in [f.sim.power_cut(1), f.sim.kill()] {
+        let db = options_of(&sim, &f.clock);
+        assert_eq!(db.containers(), ["c", "new"]);
+        let new = db.container("new").unwrap();
+        assert_eq!(new.default_ttl(), default(500));
+        assert_eq!(new.quota().unwrap().max_live_bytes, 1 << 20);
+        assert_eq!(
+            db.container("c").unwrap().get("made").unwrap().unwrap(),
+            "new"
+        );
+    }
+    // Its tables are gone with it.
+    assert!(f.sim.list(Path::new("/db/tables")).unwrap().is_empty());
+    // Another one of the same name is there now.
+    assert!(f.db.write(&batch).unwrap_err().is_conflict());
+    assert_eq!(f.db.containers(), ["c", "new"]);
+}
+
+fn options_of(sim: &Sim, clock: &ManualClock) -> Database {
+    options(sim, clock).open("/db").unwrap()
+}
+
+#[test]
+fn a_container_that_is_there_or_is_not_is_a_conflict_or_is_left_out() {
+    let f = fixture();
+    let new = ContainerOptions::new;
+    let mut batch = Batch::new();
+    batch.put(&f.c, "k", "v").create_container("c", new());
+    assert!(f.db.write(&batch).unwrap_err().is_conflict());
+    batch.clear();
+    batch.put(&f.c, "k", "v").drop_container("none");
+    assert!(f.db.write(&batch).unwrap_err().is_conflict());
+    assert!(f.c.get("k").unwrap().is_none());
+    batch.clear();
+    batch.on_miss(OnMiss::Skip);
+    batch.create_container("c", new()).drop_container("none");
+    batch.create_container("d", new()).put(&f.c, "k", "v");
+    let outcomes = f.db.commit(&batch).unwrap().outcomes().to_vec();
+    let done: Vec<bool> = outcomes.iter().map(|outcome| outcome.is_done()).collect();
+    assert_eq!(done, [false, false, true, true]);
+    assert_eq!(f.db.containers(), ["c", "d"]);
+    // The batch sees what it did before; one that only does that names no database.
+    batch.clear();
+    batch.drop_container("d").create_container("d", new());
+    batch.drop_container("d").create_container("e", new());
+    f.db.write(&batch).unwrap();
+    assert_eq!(f.db.containers(), ["c", "e"]);
+    // To what it has dropped it writes nothing.
+    batch.clear();
+    batch.drop_container("c").put(&f.c, "k", "later");
+    let refused = f.db.write(&batch).unwrap_err();
+    assert!(
+        matches!(refused, Error::ContainerDropped { .. }),
+        "{refused}"
+    );
+    assert_eq!(f.c.get("k").unwrap().unwrap(), "v");
+    batch.clear();
+    batch.create_container("a/b", new());
+    let refused = f.db.write(&batch).unwrap_err();
+    assert!(
+        matches!(refused, Error::InvalidArgument { .. }),
+        "{refused}"
+    );
+}
+
+#[test]
+fn one_of_several_makes_a_container_of_a_name() {
+    let f = fixture();
+    let made = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for n in 0..20 {
+                    let mut batch = Batch::new();
+                    batch.create_container(format!("n{n}"), ContainerOptions::new());
+                    match f.db.write(&batch) {
+                        Ok(_) => drop(made.fetch_add(1, Ordering::Relaxed)),
+                        Err(error) => assert!(error.is_conflict(), "{error}"),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(made.load(Ordering::Relaxed), 20);
+    let db = options_of(&f.sim.kill(), &f.clock);
+    assert_eq!(db.containers().len(), 21);
+}
+
+/// Each costs one sync of the log, and no edit.
+#[test]
+fn a_change_of_what_a_container_is_costs_one_sync() {
+    let f = fixture();
+    let syncs = Arc::new(AtomicU64::new(0));
+    let changes: [&dyn Fn(); 5] = [
+        &|| drop(f.db.container("new").unwrap()),
+        &|| f.c.set_default_ttl(default(9_000)).unwrap(),
+        &|| f.c.expire_all().unwrap(),
+        &|| f.c.set_quota(None).unwrap(),
+        &|| f.c.set_keep_expired(Duration::from_secs(1)).unwrap(),
+    ];
+    let edits = f.db.edits().unwrap().len();
+    for (at, change) in changes.iter().enumerate() {
+        syncs.store(0, Ordering::Relaxed);
+        let count = syncs.clone();
+        f.sim.watch(move |_, call| {
+            count.fetch_add(u64::from(call.operation == "sync"), Ordering::Relaxed);
+        });
+        change();
+        f.sim.unwatch();
+        assert_eq!(syncs.load(Ordering::Relaxed), 1, "change {at}");
+    }
+    assert_eq!(f.db.edits().unwrap().len(), edits);
+    // The next edit says them all.
+    f.c.put("k", "v").unwrap();
+    f.db.flush().unwrap();
+    let said = f.db.edits().unwrap().pop().unwrap();
+    for change in [
+        "create_container",
+        "settings",
+        "quota",
+        "keep_expired",
+        "repeated",
+    ] {
+        assert!(said.contains(change), "{change} in {said}");
+    }
+}
+
+/// The manifest names its tables until an edit says the drop, and an open looks for them before it reads the log.
+#[test]
+fn tables_of_a_dropped_container_go_when_an_edit_says_so() {
+    let f = fixture();
+    f.c.put("k", "v").unwrap();
+    f.db.container("d").unwrap().put("k", "v").unwrap();
+    f.db.flush().unwrap();
+    let tables = || f.sim.list(Path::new("/db/tables")).unwrap().len();
+    assert_eq!(tables(), 2);
+    let plan = FaultPlan {
+        at: f.sim.operations(),
+        kind: Fault::Full,
+        lasting: true,
+    };
+    f.sim.fail_where(plan, |call| {
+        call.operation == "write" && call.path.to_string_lossy().contains("manifest")
+    });
+    assert!(f.db.drop_container("c").unwrap());
+    assert_eq!(tables(), 2);
+    for sim in [f.sim.kill(), f.sim.power_cut_with(Survivors::Nothing)] {
+        assert_eq!(options_of(&sim, &f.clock).containers(), ["d"]);
+        assert_eq!(sim.list(Path::new("/db/tables")).unwrap().len(), 1);
+    }
+    // An open on a full disk goes on with the manifest that names them.
+    let full = f.sim.kill();
+    full.set_capacity(1 << 40);
+    let room = full.room(Path::new("/db")).unwrap();
+    full.set_capacity(room.total - room.free);
+    assert_eq!(options_of(&full, &f.clock).containers(), ["d"]);
+    assert_eq!(options_of(&full.kill(), &f.clock).containers(), ["d"]);
+    f.sim.heal();
+    f.db.container("d").unwrap().put("l", "v").unwrap();
+    f.db.flush().unwrap();
+    f.db.step().unwrap();
+    assert!(
+        f.db.edits()
+            .unwrap()
+            .iter()
+            .any(|edit| edit.contains("drop_container"))
+    );
+    assert_eq!(options_of(&f.sim.kill(), &f.clock).containers(), ["d"]);
+}
+
+/// Where the log has no room for an operation, an edit alone says it.
+#[test]
+fn a_full_disk_takes_what_changes_containers() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let small = |sim: &Sim| {
+        let options = options(sim, &clock).memtable_bytes(512 << 10);
+        options.sizes(512, 64 << 10, 64 << 10).open("/db").unwrap()
+    };
+    sim.set_capacity(480 << 10);
+    let db = small(&sim);
+    let (c, d) = (db.container("c").unwrap(), db.container("d").unwrap());
+    d.put("k", "v").unwrap();
+    db.flush().unwrap();
+    while c.put("k", [7; 500]).is_ok() {}
+    while c.delete("k").is_ok() {}
+    c.set_default_ttl(default(5_000)).unwrap();
+    c.set_quota(None).unwrap();
+    c.set_keep_expired(Duration::from_secs(3)).unwrap();
+    assert!(db.drop_container("d").unwrap());
+    for sim in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
+        let db = small(&sim);
+        assert_eq!(db.containers(), ["c"]);
+        let c = db.container("c").unwrap();
+        assert_eq!(c.default_ttl(), default(5_000));
+        assert_eq!(c.keep_expired(), Duration::from_secs(3));
+        // Where there is no log it is so, too.
+        c.set_default_ttl(default(7_000)).unwrap();
+        drop((c, db));
+        let c = small(&sim.kill()).container("c").unwrap();
+        assert_eq!(c.default_ttl(), default(7_000));
+    }
+    // The next operation in the log has a number of its own.
+    sim.set_capacity(1 << 40);
+    c.set_default_ttl(default(9_000)).unwrap();
+    let c = small(&sim.kill()).container("c").unwrap();
+    assert_eq!(c.default_ttl(), default(9_000));
 }

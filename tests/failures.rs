@@ -130,27 +130,35 @@ fn a_failed_sync_of_the_manifest_is_made_good_by_a_new_manifest() {
     }
 }
 
-// Else the drop, which may have happened, would take with it what was acknowledged after it.
+// Else what the edit names, which may have happened, would go with what was acknowledged after it.
 #[test]
 fn nothing_is_acknowledged_while_an_edit_is_in_doubt() {
     let (sim, clock) = world();
     let db = stepped(&sim, &clock);
-    let c = db.container("c").unwrap();
+    let (c, d) = (db.container("c").unwrap(), db.container("d").unwrap());
     c.put("k", "before").unwrap();
+    d.put("k", "before").unwrap();
     db.flush().unwrap();
     sim.fail_where(plan(&sim, Fault::Io, true), |call| {
         call.operation == "sync" && call.path.starts_with(PATH) && !is_log_sync(call)
     });
-    assert!(db.drop_container("c").is_err());
-    assert!(c.put("k", "in doubt").is_err());
-    assert_eq!(c.get("k").unwrap().unwrap(), "before");
+    // The drop is in the log, and the edit that says it in doubt: files of the container stay.
+    assert!(db.drop_container("c").unwrap());
+    assert!(d.put("k", "in doubt").is_err());
+    assert!(c.get("k").unwrap_err().is_closed());
+    assert_eq!(d.get("k").unwrap().unwrap(), "before");
+    assert!(sim.list(Path::new("/db/tables")).unwrap().len() >= 2);
+    let cut = sim.power_cut_with(Survivors::Nothing);
+    assert_eq!(stepped(&cut, &clock).containers(), ["d"]);
     sim.heal();
-    c.put("k", "after").unwrap();
+    d.put("k", "after").unwrap();
     db.flush().unwrap();
+    db.step().unwrap();
     for kept in [Survivors::Nothing, Survivors::Everything, Survivors::Names] {
         let db = stepped(&sim.power_cut_with(kept), &clock);
-        let c = db.container("c").unwrap();
-        assert_eq!(c.get("k").unwrap().unwrap(), "after", "{kept:?}");
+        assert_eq!(db.containers(), ["d"]);
+        let d = db.container("d").unwrap();
+        assert_eq!(d.get("k").unwrap().unwrap(), "after", "{kept:?}");
     }
 }
 
@@ -291,6 +299,8 @@ fn a_power_cut_while_the_manifest_has_no_copy_is_no_damage() {
         sim.fail_where(plan(&sim, kind, false), fails);
         let db = stepped(&sim, &clock);
         let c = db.container("c").unwrap();
+        c.put("k", "v").unwrap();
+        db.flush().unwrap();
         let none = sim.list(&Path::new(PATH).join("copy")).unwrap();
         assert!(none.iter().any(|name| name.ends_with(".none")), "{none:?}");
         let cuts: Arc<Mutex<Vec<Sim>>> = Arc::default();
@@ -303,7 +313,7 @@ fn a_power_cut_while_the_manifest_has_no_copy_is_no_damage() {
                 taken.lock().unwrap().extend(cuts);
             }
         });
-        for n in 1..4 {
+        for n in 1..8 {
             let ttl = DefaultTtl::After(Duration::from_secs(n));
             c.set_default_ttl(ttl).unwrap();
             c.put("k", "v").unwrap();
@@ -351,12 +361,9 @@ fn an_open_on_a_full_disk_makes_durable_what_it_goes_on_with() {
         let (sim, clock) = world();
         sim.set_failed_sync(FailedSync::Forgotten);
         let db = stepped(&sim, &clock);
-        short_lived(&db);
-        sim.fail_where(plan(&sim, Fault::Io, true), |call| {
-            call.operation == "sync" && !is_log_sync(call)
-        });
-        let c = db.container("c").map(drop);
-        assert!(c.is_err());
+        short_lived(&db).put("more", "").unwrap();
+        sim.fail_where(plan(&sim, Fault::Io, true), is_manifest_sync);
+        assert!(db.flush().is_err());
         let sim = sim.kill();
         fill(&sim);
         let db = stepped(&sim, &clock);

@@ -21,8 +21,8 @@ use ebbtide::internals::{
     Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room, Sim, Survivors, repair_with,
 };
 use ebbtide::{
-    Batch, Clock, Compression, Container, Database, DefaultTtl, Error, ManualClock, Options, Reads,
-    Result, Snapshot, Ttl,
+    Batch, Clock, Compression, Container, ContainerOptions, Database, DefaultTtl, Error,
+    ManualClock, OnMiss, Options, Quota, Reads, Result, Snapshot, Ttl, WhenFull,
 };
 use testkit::random::Random;
 
@@ -334,7 +334,12 @@ impl Writer {
             82..84 => {
                 let name = self.random.pick(&NAMES);
                 self.changes += 1;
-                self.db().drop_container(name).unwrap();
+                let mut batch = Batch::new();
+                batch.on_miss(OnMiss::Skip).drop_container(name);
+                if self.random.one_in(2) {
+                    batch.create_container(name, ContainerOptions::new());
+                }
+                self.db().write(batch).unwrap();
             }
             84..88 => self
                 .clock
@@ -839,4 +844,54 @@ fn a_follower_knows_how_far_the_writer_has_come() {
     }
     assert!(follower.stats().bytes_logged > 0);
     assert!(follower.edits().unwrap().len() > 1);
+}
+
+/// All that a database says of its containers, besides items.
+fn limits(db: &Database) -> Vec<(String, DefaultTtl, Option<Quota>, Duration)> {
+    let of = |name: String| {
+        let c = db.container(&name).unwrap();
+        (name, c.default_ttl(), c.quota(), c.keep_expired())
+    };
+    db.containers().into_iter().map(of).collect()
+}
+
+/// They stand in the log alone, or an edit has said them, or said some of them, when a follower comes.
+#[test]
+fn a_follower_is_told_what_containers_are_by_the_log() {
+    for flushes in [0, 1, 3] {
+        let mut writer = Writer::new(1);
+        let c = writer.db().container("c").unwrap();
+        c.put("k", "v").unwrap();
+        let (early, _) = writer.follow();
+        let quota = Quota {
+            max_live_bytes: 1 << 20,
+            when_full: WhenFull::Refuse,
+        };
+        let changes: [&dyn Fn(&Database); 6] = [
+            &|db| db.container("new").unwrap().put("k", "new").unwrap(),
+            &|_| c.set_quota(Some(quota)).unwrap(),
+            &|_| c.set_keep_expired(Duration::from_secs(5)).unwrap(),
+            &|db| {
+                let mut batch = Batch::new();
+                batch.drop_container("new").put(&c, "l", "with the drop");
+                batch.create_container("newer", ContainerOptions::new());
+                db.write(batch).unwrap();
+            },
+            &|_| c.set_default_ttl(DefaultTtl::Off).unwrap(),
+            &|db| assert!(db.drop_container("newer").unwrap()),
+        ];
+        for (at, change) in changes.iter().enumerate() {
+            change(writer.db());
+            early.catch_up().unwrap();
+            let (late, _) = writer.follow();
+            for follower in [&early, &late] {
+                assert_eq!(limits(follower), limits(writer.db()), "change {at}");
+                assert_eq!(Shown::by(follower), Shown::by(writer.db()), "change {at}");
+            }
+            if flushes > 0 && at % flushes == 0 {
+                c.put("more", at.to_string()).unwrap();
+                writer.db().flush().unwrap();
+            }
+        }
+    }
 }

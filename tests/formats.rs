@@ -1,6 +1,6 @@
 //! Goal: databases that older builds have written are read whole, and continued in the format of this build.
 //!
-//! Method: tests/golden/format-N.txt has a database each of format 6, 7 and 8 of the manifest (of 6, 7 and 7 of the log), written by builds of these
+//! Method: tests/golden/format-N.txt has a database each of format 6, 7, 8 and 9 of the manifest (of 6 and of 7 of the log), written by builds of these
 //! formats and then killed, so that part of it is in the log alone. As both were filled by one program, what is in them is
 //! computed here. Each file of a folder is a line `file LENGTH NAME`, and the rows of 48 bytes in it that are not all zero:
 //! offset and bytes, hexadecimal.
@@ -18,10 +18,11 @@ use ebbtide::{Container, Database, DefaultTtl, Error, ManualClock, Options};
 const BEGUN: u64 = 1_767_225_600_000;
 const LASTED: u64 = 1_060_000;
 
-const GOLDEN: [(u32, &str); 3] = [
+const GOLDEN: [(u32, &str); 4] = [
     (6, include_str!("golden/format-6.txt")),
     (7, include_str!("golden/format-7.txt")),
     (8, include_str!("golden/format-8.txt")),
+    (9, include_str!("golden/format-9.txt")),
 ];
 
 fn unpack(golden: &str, dir: &Path) {
@@ -202,13 +203,13 @@ fn upgrading_leaves_the_version_of_this_build() {
         let refused = options().read_only(true).upgrade(folder.path());
         assert!(matches!(refused, Err(Error::ReadOnly)));
         let done = options().upgrade(folder.path()).unwrap();
-        assert_eq!((done.from, done.to), (format, 9));
+        assert_eq!((done.from, done.to), (format, 10));
         let (manifest, log) = versions(folder.path());
-        assert_eq!(manifest, 9);
-        assert!(log.iter().all(|version| *version == 7), "{log:?}");
+        assert_eq!(manifest, 10);
+        assert!(log.iter().all(|version| *version == 8), "{log:?}");
         check(&options().open(folder.path()).unwrap(), format);
         let again = options().upgrade(folder.path()).unwrap();
-        assert_eq!((again.from, again.to), (9, 9));
+        assert_eq!((again.from, again.to), (10, 10));
     }
 }
 
@@ -216,7 +217,7 @@ fn upgrading_leaves_the_version_of_this_build() {
 fn a_version_that_does_not_fit_is_named_and_nothing_is_made_over_it() {
     for (version, advice) in [
         (5u8, "`ebbtide upgrade` of a build in between"),
-        (10, "use a newer build"),
+        (11, "use a newer build"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         unpack(GOLDEN[1].1, folder.path());
@@ -237,7 +238,7 @@ fn a_version_that_does_not_fit_is_named_and_nothing_is_made_over_it() {
                 told.contains(&format!("has format version {version}")),
                 "{told}"
             );
-            assert!(told.contains('9') && told.contains(advice), "{told}");
+            assert!(told.contains("10") && told.contains(advice), "{told}");
         }
         assert!(contents(folder.path()) == before, "nothing was written");
     }

@@ -7,6 +7,9 @@
 //! opened, compared with the model and compacted, and compared again. While it is opened, power is cut before every such
 //! call once more.
 //!
+//! Operations that change what containers are stand in the log, and are repeated by the next edit: each of them, before each
+//! kind of edit, is cut in the same way, and compared with what is shown after each step.
+//!
 //! The fixed histories are cut at one call in `EBBTIDE_STRIDE` (1 is all of them), with `EBBTIDE_SUBSETS` subsets each,
 //! and again in the recovery of one cut in `EBBTIDE_AGAIN`. Random ones follow, from `EBBTIDE_SEED` on, for
 //! `EBBTIDE_SECONDS`.
@@ -17,7 +20,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ebbtide::internals::{Call, Sim, Survivors};
-use ebbtide::{Compression, Durability};
+use ebbtide::{
+    Batch, Compression, ContainerOptions, Database, DefaultTtl, Durability, ManualClock, OnMiss,
+    Options, Quota, WhenFull,
+};
 use testkit::env;
 use testkit::op::{Op, parse};
 use testkit::random::{Random, history, setup, with_loads};
@@ -369,4 +375,172 @@ fn cut_random_histories(has_loads: bool, what: &str) {
         }
     });
     figure(what, &count);
+}
+
+type Work = fn(&Database);
+
+/// Operations that change what containers are: each is in the log before an edit says it.
+const CHANGES: [(&str, Work); 10] = [
+    ("create", |db| {
+        let options = ContainerOptions::new()
+            .default_ttl(DefaultTtl::After(Duration::from_secs(60)))
+            .keep_expired(Duration::from_secs(9));
+        db.container_with("made", options).unwrap();
+    }),
+    ("put", |db| {
+        let made = db.container("made").unwrap();
+        made.put("k", "in what was made").unwrap();
+    }),
+    ("default", |db| {
+        let c = db.container("c").unwrap();
+        c.set_default_ttl(DefaultTtl::After(Duration::from_secs(90)))
+            .unwrap();
+    }),
+    ("quota", |db| {
+        let quota = Quota {
+            max_live_bytes: 1 << 20,
+            when_full: WhenFull::ExpireSoonest,
+        };
+        db.container("c").unwrap().set_quota(Some(quota)).unwrap();
+    }),
+    ("keep expired", |db| {
+        let c = db.container("c").unwrap();
+        c.set_keep_expired(Duration::from_secs(30)).unwrap();
+    }),
+    ("batch", |db| {
+        let c = db.container("c").unwrap();
+        let mut batch = Batch::new();
+        batch.put(&c, "k", "in a batch").drop_container("made");
+        batch.create_container("made", ContainerOptions::new());
+        batch.set_default_ttl(&c, DefaultTtl::NoDefault);
+        batch.on_miss(OnMiss::Skip).drop_container("none");
+        db.write(batch).unwrap();
+    }),
+    ("command", |db| {
+        db.container("c").unwrap().expire_all().unwrap();
+    }),
+    ("put again", |db| {
+        db.container("made").unwrap().put("k", "v").unwrap();
+    }),
+    ("no quota", |db| {
+        db.container("c").unwrap().set_quota(None).unwrap();
+    }),
+    ("drop", |db| {
+        assert!(db.drop_container("made").unwrap());
+    }),
+];
+
+/// Work whose edits repeat them, or release the log that they stand in.
+const EDITS: [(&str, Work); 4] = [
+    ("none", |_| {}),
+    ("flush", |db| {
+        let c = db.container("c").unwrap();
+        c.put("flushed", [7; 300]).unwrap();
+        db.flush().unwrap();
+    }),
+    ("work", |db| {
+        let c = db.container("c").unwrap();
+        let mut batch = Batch::new();
+        for n in 0..12u8 {
+            batch.put(&c, [n], [n; 400]);
+        }
+        db.write(batch).unwrap();
+        while db.step().unwrap() {}
+    }),
+    ("compact", |db| {
+        db.compact().unwrap();
+    }),
+];
+
+/// All that a database says of its containers.
+fn shown(db: &Database) -> Vec<String> {
+    let names = db.containers().into_iter();
+    let shown = names.map(|name| {
+        let c = db.container(&name).unwrap();
+        let items: Vec<_> = c.iter().map(|item| item.unwrap()).collect();
+        let (quota, keep) = (c.quota(), c.keep_expired());
+        format!("{name} {:?} {quota:?} {keep:?} {items:?}", c.default_ttl())
+    });
+    shown.collect()
+}
+
+fn small(sim: &Sim, clock: &ManualClock) -> Database {
+    Options::new()
+        .durability(Durability::Sync)
+        .memtable_bytes(8 << 10)
+        .clock(clock.clone())
+        .fs(Arc::new(sim.clone()))
+        .stepped()
+        .sizes(256, 4 << 10, 4 << 10)
+        .open("/db")
+        .unwrap()
+}
+
+/// A cut left the state after one of these steps, and later work does not change what is shown of it.
+fn expect_one_of(
+    (what, edit): (&str, &str),
+    left: &Sim,
+    clock: &ManualClock,
+    steps: &[&Vec<String>],
+) {
+    let db = small(left, clock);
+    let found = shown(&db);
+    assert!(
+        steps.contains(&&found),
+        "{what}, edits by {edit}: {found:#?} is none of {steps:#?}"
+    );
+    db.compact().unwrap();
+    assert_eq!(shown(&db), found);
+    db.container("c").unwrap().put("later", "").unwrap();
+    let _ = db.container("later").unwrap();
+    drop(db);
+    let again = shown(&small(&left.kill(), clock));
+    assert_eq!(again.len(), found.len() + 1);
+}
+
+#[test]
+fn power_may_be_cut_between_each_operation_and_each_edit() {
+    let stride = env("EBBTIDE_STRIDE", 11);
+    let cuts = Arc::new(AtomicU64::new(0));
+    for (edit, work) in EDITS {
+        let (sim, clock) = (Sim::new(1), ManualClock::new(1_800_000_000_000));
+        let db = small(&sim, &clock);
+        db.container("c").unwrap().put("k", "v").unwrap();
+        let mut before = shown(&db);
+        let calls = Arc::new(AtomicU64::new(0));
+        for (name, change) in CHANGES {
+            for (what, work) in [(name, change), (edit, work)] {
+                let taken = Arc::new(Mutex::new(vec![]));
+                let (images, calls) = (taken.clone(), calls.clone());
+                sim.watch(move |sim, call| {
+                    let number = calls.fetch_add(1, Ordering::Relaxed);
+                    if call.changes() && number.is_multiple_of(stride) {
+                        let kept = [
+                            Survivors::Nothing,
+                            Survivors::Everything,
+                            Survivors::Chance(number),
+                        ];
+                        let images = &mut images.lock().unwrap();
+                        images.extend(kept.map(|kept| sim.power_cut_with(kept)));
+                    }
+                });
+                work(&db);
+                sim.unwatch();
+                let after = shown(&db);
+                let images = std::mem::take(&mut *taken.lock().unwrap());
+                for left in &images {
+                    expect_one_of((what, edit), left, &clock, &[&before, &after]);
+                    cuts.fetch_add(1, Ordering::Relaxed);
+                }
+                // When it is over, all of it is durable.
+                for kept in [Survivors::Nothing, Survivors::Chance(7)] {
+                    let left = sim.power_cut_with(kept);
+                    expect_one_of((what, edit), &left, &clock, &[&after]);
+                }
+                before = after;
+            }
+        }
+    }
+    let cuts = cuts.load(Ordering::Relaxed);
+    println!("FIGURE power cuts between operations and edits: {cuts} cuts, 0 violations");
 }

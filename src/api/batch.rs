@@ -9,7 +9,7 @@ use crate::api::writing::{counting_ttl, write_ttl};
 use crate::base::{ContainerId, DefaultTtl, Error, Result, Timestamp, Ttl};
 use crate::data::batch::{Op, WriteTtl};
 use crate::data::write::{Expect, OnMiss};
-use crate::engine::options::Durability;
+use crate::engine::options::{ContainerOptions, Durability};
 use crate::engine::{Demand, Writes};
 use crate::expiry::{DefaultMillis, Expire};
 
@@ -369,6 +369,59 @@ impl Batch {
     /// Expires every item of the container, as [`Container::expire_all`] does; see [`Batch::expire_before`].
     pub fn expire_all(&mut self, container: &Container) -> &mut Self {
         self.command(container, Expire::All)
+    }
+
+    /// Makes a container, as [`Database::container_with`](crate::Database::container_with) does where there is none of this
+    /// name. If there is one, the whole batch is a conflict; or, after [`Batch::on_miss`], this is left out. What the batch
+    /// itself has dropped before is not there. The whole batch is durable when the write returns; the container has no
+    /// handle before.
+    ///
+    /// ```
+    /// use ebbtide::{Batch, ContainerOptions, Database};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let tenants = db.container("tenants")?;
+    /// let mut batch = Batch::new();
+    /// batch.put(&tenants, "acme", "").create_container("orders of acme", ContainerOptions::new());
+    /// db.write(&batch)?; // both, or neither
+    /// assert_eq!(db.containers(), ["orders of acme", "tenants"]);
+    /// assert!(db.write(&batch).unwrap_err().is_conflict());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn create_container(
+        &mut self,
+        name: impl AsRef<str>,
+        options: ContainerOptions,
+    ) -> &mut Self {
+        let on_miss = self.on_miss;
+        let added = self
+            .writes
+            .create_container(name.as_ref(), &options, on_miss);
+        self.note(added)
+    }
+
+    /// Drops a container with everything in it, as [`Database::drop_container`](crate::Database::drop_container) does. If
+    /// there is none of this name, the whole batch is a conflict; or, after [`Batch::on_miss`], this is left out. What the
+    /// batch itself has made before is there. A later write of the batch to it is refused:
+    /// [`Error::ContainerDropped`]. The whole batch is durable when the write returns.
+    ///
+    /// ```
+    /// use ebbtide::{Batch, ContainerOptions, Database};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let today = db.container("today")?;
+    /// today.put("k", "of yesterday")?;
+    /// let mut batch = Batch::new();
+    /// batch.drop_container("today").create_container("today", ContainerOptions::new());
+    /// db.write(batch)?; // nobody sees a day without a container
+    /// assert!(db.container("today")?.is_empty()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drop_container(&mut self, name: impl AsRef<str>) -> &mut Self {
+        let added = self.writes.drop_container(name.as_ref(), self.on_miss);
+        self.note(added)
     }
 
     fn command(&mut self, container: &Container, what: Expire) -> &mut Self {

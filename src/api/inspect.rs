@@ -243,7 +243,8 @@ impl Check<'_> {
         let catalogue = &loaded.catalogue;
         let (log, synced) = (catalogue.log, catalogue.log_synced);
         let (replayed, damage) = salvage(self.fs, wal_dir, log, synced, &mut |frame| {
-            use crate::data::batch::{Ops, relogged};
+            use crate::data::batch::Ops;
+            use crate::data::relogged::relogged;
             use crate::wal::FrameKind;
             let malformed = |what| frame.corruption(&what);
             match frame.header.kind {

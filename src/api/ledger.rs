@@ -518,6 +518,7 @@ impl Options {
         }
         let db = self.open(path)?;
         db.flush()?;
+        db.engine().repeat_logged()?;
         db.close()?;
         drop(db);
         let _lock = self.lock(path)?;

@@ -18,7 +18,10 @@ use crate::data::range_delete::RangeDelete;
 use crate::expiry::{DefaultMillis, Settings};
 use crate::wal::{LogStart, Position, SyncedNote};
 
+mod logged;
 mod range_record;
+
+pub use logged::Logged;
 
 /// Identifies a run; never reused within a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -70,6 +73,8 @@ pub enum Change {
     Log(Option<LogStart>),
     /// The log was synced up to this position before the edit.
     LogSynced(Position),
+    /// The catalogue has all that operations of the log have changed, up to this sequence number: a replay leaves these out.
+    Repeated(Seq),
     /// Which database this is: a number that was drawn when it was made. Its copies have the same.
     Database(u64),
     /// From here on a copy of an earlier state goes on by itself (branch.rs).
@@ -119,6 +124,7 @@ impl Change {
             Change::Dropped(_)
             | Change::Log(_)
             | Change::LogSynced(_)
+            | Change::Repeated(_)
             | Change::Database(_)
             | Change::Branch(_)
             | Change::Reserved(_)
@@ -223,6 +229,8 @@ pub struct Catalogue {
     pub log: Option<LogStart>,
     /// The position up to which it was synced: if it ends before, part of it is missing.
     pub log_synced: Position,
+    /// The change `repeated`.
+    pub repeated: Seq,
     /// The highest sequence number in any edit.
     pub used: Seq,
     /// The change `reserved`.
@@ -310,7 +318,11 @@ impl Catalogue {
         }
         self.edit = edit.number;
         self.time_high_water = self.time_high_water.max(edit.time_high_water);
-        let mut changes = edit.changes.iter().peekable();
+        self.change_all(&edit.changes)
+    }
+
+    fn change_all(&mut self, changes: &[Change]) -> Result<(), String> {
+        let mut changes = changes.iter().peekable();
         while let Some(change) = changes.next() {
             let Change::RemoveRangeDelete(id, seq) = change else {
                 self.change(change)?;
@@ -348,10 +360,7 @@ impl Catalogue {
     fn change(&mut self, change: &Change) -> Result<(), String> {
         match change {
             Change::CreateContainer(record) => self.create(record)?,
-            Change::DropContainer(id) => {
-                let gone = self.containers.remove(id).ok_or_else(|| unknown(*id))?;
-                self.names.remove(&gone.name);
-            }
+            Change::DropContainer(id) => self.remove(*id)?,
             Change::Settings(id, settings, seq) => self.change_settings(*id, settings, *seq)?,
             Change::Quota(id, quota) => self.container(*id)?.quota = *quota,
             Change::Flushed(id, seq) => self.flush(*id, *seq)?,
@@ -387,6 +396,10 @@ impl Catalogue {
                 self.log = *log;
             }
             Change::LogSynced(position) => self.log_synced = self.log_synced.max(*position),
+            Change::Repeated(seq) => {
+                self.used = self.used.max(*seq);
+                self.repeated = self.repeated.max(*seq);
+            }
             Change::Database(database) => self.database = *database,
             Change::Branch(branch) => self.branch(*branch),
             Change::Reserved(seq) => self.reserved = self.reserved.max(*seq),
@@ -402,6 +415,12 @@ impl Catalogue {
                 self.next_container = self.next_container.max(*container);
             }
         }
+        Ok(())
+    }
+
+    fn remove(&mut self, id: ContainerId) -> Result<(), String> {
+        let gone = self.containers.remove(&id).ok_or_else(|| unknown(id))?;
+        self.names.remove(&gone.name);
         Ok(())
     }
 
@@ -496,6 +515,9 @@ impl Catalogue {
         let mut changes: Vec<Change> = records.map(Change::CreateContainer).collect();
         if self.last_drop > Seq(0) {
             changes.push(Change::Dropped(self.last_drop));
+        }
+        if self.repeated > Seq(0) {
+            changes.push(Change::Repeated(self.repeated));
         }
         if self.database > 0 {
             changes.push(Change::Database(self.database));

@@ -28,6 +28,10 @@
 //! does. If neither can be written, edits go to new manifests; only on a full disk is the old one appended to
 //! nevertheless.
 //!
+//! The catalogue notes the changes by operations of the log as soon as they are durable there, and the next edit says them,
+//! whatever its purpose, before its own. So the file lags behind the catalogue by what the log holds, and a new
+//! manifest does not.
+//!
 //! The first manifest of a database has number 0, is created before any other file except the lock, and names no log.
 
 use std::hash::{BuildHasher, RandomState};
@@ -36,13 +40,14 @@ use std::sync::Arc;
 
 use crate::base::coding::{FRAME_HEADER_LEN, Reader, put_frame, read_frame};
 use crate::base::{Error, Result, Timestamp, file_name};
-use crate::catalog::edit::{Catalogue, Change, Edit, Step};
+use crate::catalog::edit::{Catalogue, Change, Edit, Logged, Step};
 use crate::env::{File, Fs, make_dir, sync_name};
 
 const MAGIC: &[u8; 8] = b"EBBTIDEM";
-const FORMAT_VERSION: u32 = 9;
+const FORMAT_VERSION: u32 = 10;
 /// The oldest version that this build reads: 7 has commands that expire items, 8 has limits of containers and how far
-/// removing has come, which older builds would leave out; 9 has floors that a bulk load set apart, and which load did.
+/// removing has come, which older builds would leave out; 9 has floors that a bulk load set apart, and which load did;
+/// 10 repeats what operations of the log have changed.
 const OLDEST_VERSION: u32 = 6;
 const CRC_AT: usize = 12;
 const HEADER_LEN: usize = 16;
@@ -165,7 +170,10 @@ pub struct Manifest {
     copy: Option<Box<dyn File>>,
     /// Whether there is no copy, and that is durably recorded.
     says_no_copy: bool,
+    /// The sum of the edits in the file, and all that is noted.
     catalogue: Catalogue,
+    /// The changes that are noted, and that no edit says.
+    noted: Vec<Change>,
 }
 
 impl Manifest {
@@ -176,7 +184,7 @@ impl Manifest {
         number: u64,
         catalogue: Catalogue,
     ) -> Result<Manifest> {
-        let written = write_both(fs.as_ref(), dir, number, &catalogue)?;
+        let written = write_with_room(fs.as_ref(), dir, number, &catalogue)?;
         Ok(Manifest::over(fs, dir, number, written, catalogue))
     }
 
@@ -224,14 +232,22 @@ impl Manifest {
             reserved: 0,
             in_doubt: false,
             catalogue,
+            noted: vec![],
         };
         manifest.reserve();
         manifest
     }
 
-    /// The durable catalogue.
+    /// The durable catalogue: part of it may stand in the log alone.
     pub fn catalogue(&self) -> &Catalogue {
         &self.catalogue
+    }
+
+    /// Notes what operations of the log have changed, which are durable there.
+    pub fn note(&mut self, logged: Logged) {
+        let noted = self.catalogue.note(&logged);
+        noted.expect("the engine's operations fit its catalogue");
+        self.noted.extend(logged.changes);
     }
 
     /// Whether it is unknown if a failed edit happened.
@@ -280,11 +296,7 @@ impl Manifest {
     }
 
     fn append(&mut self, edit: &Edit, step: Step) -> Result<()> {
-        let mut frame = vec![];
-        put_frame(
-            &mut frame,
-            &serde_json::to_vec(edit).expect("an edit is JSON"),
-        );
+        let frame = self.frame_of(edit);
         let written = self.file.write_at(self.len, &frame);
         if let Err(error) = &written
             && error.is_shortage()
@@ -308,8 +320,25 @@ impl Manifest {
         }
         self.len += frame.len() as u64;
         self.catalogue.take(step);
+        self.noted.clear();
         self.reserve();
         Ok(())
+    }
+
+    /// The bytes of an edit, which says first what is noted.
+    fn frame_of(&self, edit: &Edit) -> Vec<u8> {
+        let mut changes = self.noted.clone();
+        if !changes.is_empty() {
+            changes.push(Change::Repeated(self.catalogue.repeated));
+        }
+        changes.extend(edit.changes.iter().cloned());
+        let edit = Edit { changes, ..*edit };
+        let mut frame = vec![];
+        put_frame(
+            &mut frame,
+            &serde_json::to_vec(&edit).expect("an edit is JSON"),
+        );
+        frame
     }
 
     /// Gives up the copy. True: that is durably recorded, so a power cut may tear the next edit. Renames the copy's own
@@ -370,7 +399,7 @@ impl Manifest {
     fn roll(&mut self, next: Catalogue) -> Result<()> {
         let (fs, number) = (self.fs.as_ref(), self.next_number);
         let path = self.dir.join(file_name::manifest(number));
-        let written = write_both(fs, &self.dir, number, &next).inspect_err(|_| {
+        let written = write_with_room(fs, &self.dir, number, &next).inspect_err(|_| {
             // Once it has its name it counts, durably or not; without, nothing has happened.
             if !matches!(fs.len(&path), Ok(None)) {
                 self.in_doubt = true;
@@ -454,6 +483,22 @@ pub fn begin(fs: &dyn Fs, dir: &Path) -> Result<Catalogue> {
 
 /// Writes a whole manifest under its name, durably, and then its copy.
 pub fn write_both(fs: &dyn Fs, dir: &Path, number: u64, catalogue: &Catalogue) -> Result<Written> {
+    write(fs, dir, number, catalogue, 0)
+}
+
+/// The same of one that takes edits. The room for the first is durable with it: all that is said before an edit may be in the
+/// log, and then the disk may be full.
+fn write_with_room(fs: &dyn Fs, dir: &Path, number: u64, catalogue: &Catalogue) -> Result<Written> {
+    write(fs, dir, number, catalogue, RESERVE_BYTES)
+}
+
+fn write(
+    fs: &dyn Fs,
+    dir: &Path,
+    number: u64,
+    catalogue: &Catalogue,
+    room: u64,
+) -> Result<Written> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
     let crc = crc32fast::hash(&bytes);
@@ -465,8 +510,9 @@ pub fn write_both(fs: &dyn Fs, dir: &Path, number: u64, catalogue: &Catalogue) -
     let copy_dir = dir.join(file_name::COPY_DIR);
     // Before the manifest, so that the folder's name becomes durable with the manifest's.
     let made = make_dir(fs, &copy_dir);
-    let file = write_whole(fs, dir, file_name::manifest(number), &bytes)?;
-    let copy = made.and_then(|()| write_whole(fs, &copy_dir, file_name::copy(number), &bytes));
+    let file = write_whole(fs, dir, file_name::manifest(number), &bytes, room)?;
+    let name = file_name::copy(number);
+    let copy = made.and_then(|()| write_whole(fs, &copy_dir, name, &bytes, room));
     Ok(Written {
         file,
         copy: copy.ok(),
@@ -474,8 +520,14 @@ pub fn write_both(fs: &dyn Fs, dir: &Path, number: u64, catalogue: &Catalogue) -
     })
 }
 
-/// Writes a whole file under its name, durably.
-fn write_whole(fs: &dyn Fs, dir: &Path, name: String, bytes: &[u8]) -> Result<Box<dyn File>> {
+/// Writes a whole file under its name, durably, with room behind it if the disk has some.
+fn write_whole(
+    fs: &dyn Fs,
+    dir: &Path,
+    name: String,
+    bytes: &[u8],
+    room: u64,
+) -> Result<Box<dyn File>> {
     let path = dir.join(&name);
     let temporary = dir.join(name + file_name::TEMPORARY);
     if fs.len(&temporary)?.is_some() {
@@ -485,7 +537,12 @@ fn write_whole(fs: &dyn Fs, dir: &Path, name: String, bytes: &[u8]) -> Result<Bo
     let names = fs.open_dir(dir)?;
     let file = fs.create(&temporary)?;
     file.write_at(0, bytes)
-        .and_then(|()| file.sync())
+        .and_then(|()| {
+            if room > 0 {
+                let _ = file.reserve(bytes.len() as u64 + room);
+            }
+            file.sync()
+        })
         .inspect_err(|_| drop(fs.remove(&temporary)))?;
     fs.rename(&temporary, &path)?;
     names.sync()?;

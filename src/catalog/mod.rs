@@ -22,7 +22,7 @@ pub use branch::{Branch, Place};
 pub use current::{
     CurrentManifest, LoadedManifest, expect_no_others, find_current, manifest_stamp,
 };
-pub use edit::{Catalogue, Change, ContainerRecord, Edit, RunId, RunRecord, TableRecord};
+pub use edit::{Catalogue, Change, ContainerRecord, Edit, Logged, RunId, RunRecord, TableRecord};
 pub use facts::{Facts, RunFacts, TableFacts};
 pub use manifest::{
     Manifest, begin, copy_path, edit_texts, expect_own, is_current, parse, version_of, write_both,

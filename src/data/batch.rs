@@ -17,10 +17,10 @@
 //!           11 expire before    body: moment varint (ms since the epoch): what ends before it (expiry/command.rs)
 //!           12 expire written   body: moment varint: what was written before it
 //!           13 expire all       body: nothing
-//!
-//! Relogged  entry*                                       records that keep sequence number and time
-//! entry     container varint | header (record.rs, base 0) | key prefixed | value prefixed, or
-//!           container varint | 0xff | seq varint | from prefixed | to prefixed
+//!           14 create           body: the container, prefixed, as new_container.rs spells it
+//!           15 drop             body: name prefixed
+//!           16 set quota        body: bytes varint (0: none) | when full varint, as new_container.rs spells both
+//!           17 keep expired     body: millis varint
 //! ```
 //!
 //! The stamp (sequence number, `written_at`) is not in a batch's bytes: it is given under the commit lock and is in the
@@ -28,8 +28,10 @@
 
 use crate::base::coding::{Front, Malformed, Reader, put_prefixed, put_varint};
 use crate::base::hash::hash_key;
-use crate::base::record::{Base, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
-use crate::base::{ContainerId, HIGHEST_NUMBER, ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
+use crate::base::record::{Header, Kind};
+use crate::base::{ContainerId, ItemTtl, MAX_TTL_MILLIS, Quota, Seq, Timestamp};
+use crate::data::new_container::{NewContainer, name, put_quota, quota};
+use crate::data::relogged::{Relogged, bound, container, key, value};
 use crate::expiry::{DefaultMillis, Expire, SettingsChange, stored_ttl_until};
 
 /// The ttl of a write, before its stamp is known.
@@ -183,6 +185,34 @@ pub enum Op<'a> {
         /// Which.
         what: Expire,
     },
+    /// Makes the container.
+    Create {
+        /// The container.
+        container: ContainerId,
+        /// A [`NewContainer`], encoded.
+        new: &'a [u8],
+    },
+    /// Drops the container with everything in it.
+    Drop {
+        /// The container.
+        container: ContainerId,
+        /// Its name.
+        name: &'a str,
+    },
+    /// Sets the container's quota, or removes it.
+    SetQuota {
+        /// The container.
+        container: ContainerId,
+        /// The quota.
+        quota: Option<Quota>,
+    },
+    /// Changes how long what has ended is kept.
+    KeepExpired {
+        /// The container.
+        container: ContainerId,
+        /// How long, in milliseconds.
+        millis: u64,
+    },
 }
 
 impl Op<'_> {
@@ -192,6 +222,10 @@ impl Op<'_> {
             Op::Put { container, .. }
             | Op::SetDefault { container, .. }
             | Op::Expire { container, .. }
+            | Op::Create { container, .. }
+            | Op::Drop { container, .. }
+            | Op::SetQuota { container, .. }
+            | Op::KeepExpired { container, .. }
             | Op::Delete { container, .. }
             | Op::DeleteRange { container, .. } => container,
         }
@@ -202,11 +236,20 @@ impl Op<'_> {
     pub fn hash(&self) -> u64 {
         match self {
             Op::Put { key, .. } | Op::Delete { key, .. } => hash_key(key),
-            Op::DeleteRange { .. } | Op::SetDefault { .. } | Op::Expire { .. } => 0,
+            _ => 0,
         }
     }
 
-    /// The change of the container's settings, if it is one; then it writes no record.
+    /// Whether it writes a record; all others change what containers are.
+    #[inline(always)]
+    pub fn is_record(&self) -> bool {
+        matches!(
+            self,
+            Op::Put { .. } | Op::Delete { .. } | Op::DeleteRange { .. }
+        )
+    }
+
+    /// The change of the container's settings, if it is one.
     pub fn of_settings(&self) -> Option<SettingsChange> {
         match *self {
             Op::SetDefault { default, .. } => Some(SettingsChange::Default(default)),
@@ -215,7 +258,7 @@ impl Op<'_> {
         }
     }
 
-    /// The record that it wrote with this sequence number at that time; not for a change of settings.
+    /// The record that it wrote with this sequence number at that time; only for one that writes a record.
     #[inline]
     pub fn at(&self, seq: Seq, written_at: Timestamp) -> Relogged<'_> {
         let record = |container, kind, (written_at, ttl), key, value| Relogged::Record {
@@ -253,7 +296,7 @@ impl Op<'_> {
                 from,
                 to,
             },
-            Op::SetDefault { .. } | Op::Expire { .. } => unreachable!("settings are no record"),
+            _ => unreachable!("it writes no record"),
         }
     }
 
@@ -309,6 +352,22 @@ impl Op<'_> {
                     put_varint(out, moment.0);
                 }
             }
+            Op::Create { new, .. } => {
+                start(14);
+                put_prefixed(out, new);
+            }
+            Op::Drop { name, .. } => {
+                start(15);
+                put_prefixed(out, name.as_bytes());
+            }
+            Op::SetQuota { quota, .. } => {
+                start(16);
+                put_quota(quota, out);
+            }
+            Op::KeepExpired { millis, .. } => {
+                start(17);
+                put_varint(out, millis);
+            }
         }
     }
 }
@@ -348,38 +407,6 @@ fn put_front(container: ContainerId, ttl: WriteTtl) -> Front<PUT_FRONT_MOST> {
     front
 }
 
-fn container(reader: &mut Reader<'_>) -> Result<ContainerId, Malformed> {
-    Ok(ContainerId(reader.varint_up_to(u64::from(u32::MAX))? as u32))
-}
-
-fn key<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
-    let at = reader.clone();
-    let key = reader.prefixed()?;
-    if key.is_empty() || key.len() > MAX_KEY_LEN {
-        return Err(at.malformed("a key of a length that is not allowed"));
-    }
-    Ok(key)
-}
-
-/// A bound of a range: empty, a key, or the successor of a key.
-fn bound<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
-    let at = reader.clone();
-    let bound = reader.prefixed()?;
-    if bound.len() > MAX_KEY_LEN + 1 {
-        return Err(at.malformed("a range of keys that are too long"));
-    }
-    Ok(bound)
-}
-
-fn value<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
-    let at = reader.clone();
-    let value = reader.prefixed()?;
-    if value.len() > MAX_VALUE_LEN {
-        return Err(at.malformed("a value that is too long"));
-    }
-    Ok(value)
-}
-
 /// The writes in a batch's bytes, in order.
 #[derive(Clone, Debug)]
 pub struct Ops<'a> {
@@ -404,33 +431,6 @@ impl<'a> Ops<'a> {
             2 => WriteTtl::Never,
             3 => WriteTtl::Millis(reader.varint_up_to(MAX_TTL_MILLIS)?),
             4 => WriteTtl::Until(Timestamp(reader.varint()?)),
-            5 => {
-                return Ok(Op::Delete {
-                    container,
-                    key: key(reader)?,
-                });
-            }
-            6 => {
-                return Ok(Op::DeleteRange {
-                    container,
-                    from: bound(reader)?,
-                    to: bound(reader)?,
-                });
-            }
-            10 => {
-                return Ok(Op::SetDefault {
-                    container,
-                    default: DefaultMillis::decode(reader)?,
-                });
-            }
-            11..=13 => {
-                let what = match tag {
-                    11 => Expire::Before(Timestamp(reader.varint()?)),
-                    12 => Expire::WrittenBefore(Timestamp(reader.varint()?)),
-                    _ => Expire::All,
-                };
-                return Ok(Op::Expire { container, what });
-            }
             7..=9 => WriteTtl::Kept {
                 written_at: Timestamp(reader.varint()?),
                 ttl: match tag {
@@ -439,7 +439,7 @@ impl<'a> Ops<'a> {
                     _ => ItemTtl::Millis(reader.varint_up_to(MAX_TTL_MILLIS)?),
                 },
             },
-            _ => return Err(at.malformed("unknown kind of write")),
+            _ => return read_other(at, (tag, container), reader),
         };
         Ok(Op::Put {
             container,
@@ -448,6 +448,51 @@ impl<'a> Ops<'a> {
             value: value(reader)?,
         })
     }
+}
+
+/// Reads the body of what is no put; it begins `at` a place.
+fn read_other<'a>(
+    at: Reader<'a>,
+    (tag, container): (u8, ContainerId),
+    reader: &mut Reader<'a>,
+) -> Result<Op<'a>, Malformed> {
+    let expire = |what| Op::Expire { container, what };
+    Ok(match tag {
+        5 => Op::Delete {
+            container,
+            key: key(reader)?,
+        },
+        6 => Op::DeleteRange {
+            container,
+            from: bound(reader)?,
+            to: bound(reader)?,
+        },
+        10 => Op::SetDefault {
+            container,
+            default: DefaultMillis::decode(reader)?,
+        },
+        11 => expire(Expire::Before(Timestamp(reader.varint()?))),
+        12 => expire(Expire::WrittenBefore(Timestamp(reader.varint()?))),
+        13 => expire(Expire::All),
+        14 => {
+            let new = reader.prefixed()?;
+            NewContainer::decode(new)?;
+            Op::Create { container, new }
+        }
+        15 => Op::Drop {
+            container,
+            name: name(reader)?,
+        },
+        16 => Op::SetQuota {
+            container,
+            quota: quota(reader)?,
+        },
+        17 => Op::KeepExpired {
+            container,
+            millis: reader.varint()?,
+        },
+        _ => return Err(at.malformed("unknown kind of write")),
+    })
 }
 
 impl<'a> Iterator for Ops<'a> {
@@ -463,117 +508,6 @@ impl<'a> Iterator for Ops<'a> {
         }
         Some(op)
     }
-}
-
-/// The tag of a range delete among relogged records; no header starts with it.
-const RELOGGED_RANGE: u8 = 0xff;
-
-/// A write with its sequence number and time: what an operation of a batch becomes, and what is relogged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Relogged<'a> {
-    /// A put or a tombstone.
-    Record {
-        /// The container.
-        container: ContainerId,
-        /// Its header, with sequence number and time.
-        header: Header,
-        /// 1 to 65 535 bytes.
-        key: &'a [u8],
-        /// Up to 64 MiB.
-        value: &'a [u8],
-    },
-    /// A range delete.
-    Range {
-        /// The container.
-        container: ContainerId,
-        /// Its sequence number.
-        seq: Seq,
-        /// The first key; empty for the first key of all.
-        from: &'a [u8],
-        /// The first key after the range; empty for no end.
-        to: &'a [u8],
-    },
-}
-
-impl Relogged<'_> {
-    /// The container it was written to.
-    pub fn container(&self) -> ContainerId {
-        match *self {
-            Relogged::Record { container, .. } | Relogged::Range { container, .. } => container,
-        }
-    }
-
-    /// Appends the bytes shown in this file's head.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        match *self {
-            Relogged::Record {
-                container,
-                header,
-                key,
-                value,
-            } => {
-                put_varint(out, u64::from(container.0));
-                header.encode(Base::default(), out);
-                put_prefixed(out, key);
-                put_prefixed(out, value);
-            }
-            Relogged::Range {
-                container,
-                seq,
-                from,
-                to,
-            } => {
-                put_varint(out, u64::from(container.0));
-                out.push(RELOGGED_RANGE);
-                put_varint(out, seq.0);
-                put_prefixed(out, from);
-                put_prefixed(out, to);
-            }
-        }
-    }
-}
-
-/// The entries in a relog frame's bytes, in order.
-pub fn relogged(bytes: &[u8]) -> impl Iterator<Item = Result<Relogged<'_>, Malformed>> {
-    let mut reader = Reader::new(bytes);
-    std::iter::from_fn(move || {
-        if reader.is_empty() {
-            return None;
-        }
-        let entry = read_relogged(&mut reader);
-        if entry.is_err() {
-            reader = Reader::new(&[]);
-        }
-        Some(entry)
-    })
-}
-
-fn read_relogged<'a>(reader: &mut Reader<'a>) -> Result<Relogged<'a>, Malformed> {
-    let container = container(reader)?;
-    if reader.clone().u8()? == RELOGGED_RANGE {
-        reader.u8()?;
-        let seq = Seq(reader.varint_up_to(HIGHEST_NUMBER)?);
-        return Ok(Relogged::Range {
-            container,
-            seq,
-            from: bound(reader)?,
-            to: bound(reader)?,
-        });
-    }
-    let header = Header::decode(Base::default(), reader)?;
-    let (at, key, value) = (reader.clone(), key(reader)?, value(reader)?);
-    if header.kind == Kind::Tombstone && !value.is_empty() {
-        return Err(at.malformed("a tombstone with a value"));
-    }
-    if header.seq.0 > HIGHEST_NUMBER {
-        return Err(at.malformed("number out of range"));
-    }
-    Ok(Relogged::Record {
-        container,
-        header,
-        key,
-        value,
-    })
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ pub mod item;
 pub mod visibility;
 pub mod write;
 pub mod change;
+pub mod new_container;
+pub mod relogged;
 pub mod batch;
 pub mod own_writes;
 pub mod range_delete;

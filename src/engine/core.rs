@@ -87,7 +87,21 @@ impl Engine {
         // First, because it describes the log that is named before these changes.
         let news = synced.and_then(|synced| catalogue.news_of(synced));
         changes.splice(0..0, news);
-        editing.commit(basis, changes, settled)
+        editing.commit(basis, changes, settled)?;
+        // All that was noted is said.
+        self.obsolete.let_go(|| self.clock.now());
+        Ok(())
+    }
+
+    /// Makes an edit of what operations of the log have changed: then the log need not hold them.
+    pub fn repeat_logged(&self) -> Result<()> {
+        let nothing = (vec![], Timestamp(0));
+        self.edit(
+            &mut self.catalog.edit(),
+            Basis::TABLES,
+            nothing.0,
+            nothing.1,
+        )
     }
 
     /// Takes a snapshot of the published writes.

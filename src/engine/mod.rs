@@ -40,7 +40,7 @@
 //! | 3 | the commit lock | `CommitLog` | a write, a change of settings, a seal, a relog |
 //! | 4 | `manifest` | `Catalog` | an edit; one at a time |
 //! | 4 | `frozen` | `Follower` | to register a snapshot, to replace all read states |
-//! | 5 | `doubtful`, `logged` | `Catalog` | some instructions |
+//! | 5 | `doubtful` | `Catalog` | some instructions |
 //! | 5 | `unnamed` | `Loads` | to create, rename or remove tables of bulk loads |
 //! | 5 | `by_name` | `ContainerSet` | some instructions |
 //! | 5 | `installing` | `ReadStates` | one change of a read state |

@@ -53,8 +53,9 @@ use crate::base::{Seq, Timestamp};
 /// Bytes of a segment's header.
 pub const HEADER_LEN: usize = 64;
 /// The version that this build writes.
-pub const FORMAT_VERSION: u32 = 7;
-/// The oldest version that it reads: 7 has writes that expire items, which 6 does not know.
+pub const FORMAT_VERSION: u32 = 8;
+/// The oldest version that it reads: 7 has writes that expire items, 8 those that make and drop containers and set what they
+/// may hold and keep.
 const OLDEST_VERSION: u32 = 6;
 const MAGIC: [u8; 8] = *b"ebbtwal\0";
 const CRC_AT: usize = 12;

@@ -163,7 +163,7 @@ fn a_whole_folder_is_the_format() {
     let bytes = sim.read(&dir().join("000001.wal")).unwrap();
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let expected = concat!(
-        "6562627477616c0007000000bd806d812a00000000000000",
+        "6562627477616c0008000000359effbf2a00000000000000",
         "0100000000000000000000000000000064000000000000008813000000000000",
         "0300000000000000",
         "05050000000257ee719263799a506669727374",
@@ -441,7 +441,7 @@ fn segments_of_another_version_or_place_are_refused() {
 
 #[test]
 fn a_later_segment_of_another_version_is_refused() {
-    for (version, advice) in [(5, "use the build that wrote it"), (8, "use a newer build")] {
+    for (version, advice) in [(5, "use the build that wrote it"), (9, "use a newer build")] {
         let sim = world(18);
         let (log, mut appender) = create(&sim, &options(None), 1).unwrap();
         for index in 0..30 {

@@ -1,4 +1,6 @@
 use super::*;
+use crate::base::{Compression, WhenFull};
+use crate::data::relogged::relogged;
 
 #[test]
 fn writes_read_back_and_damage_is_refused() {
@@ -13,6 +15,18 @@ fn writes_read_back_and_damage_is_refused() {
         value: b"5",
     };
     let expire = |what| Op::Expire { container: c, what };
+    let quota = Quota {
+        max_live_bytes: 1 << 40,
+        when_full: WhenFull::ExpireSoonest,
+    };
+    let new = NewContainer {
+        name: "new",
+        default: DefaultMillis::Millis(5_000),
+        compression: Compression::Lz4,
+        keep_expired: 7,
+        quota: Some(quota),
+    }
+    .encode();
     let ops = [
         Op::Put {
             container: c,
@@ -57,6 +71,26 @@ fn writes_read_back_and_damage_is_refused() {
         expire(Expire::Before(Timestamp(1 << 40))),
         expire(Expire::WrittenBefore(Timestamp(1 << 40))),
         expire(Expire::All),
+        Op::Create {
+            container: c,
+            new: &new,
+        },
+        Op::Drop {
+            container: c,
+            name: "dropped",
+        },
+        Op::SetQuota {
+            container: c,
+            quota: None,
+        },
+        Op::SetQuota {
+            container: c,
+            quota: Some(quota),
+        },
+        Op::KeepExpired {
+            container: c,
+            millis: 60_000,
+        },
     ];
     let mut bytes = vec![];
     let mut ends = vec![0];

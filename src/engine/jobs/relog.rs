@@ -2,8 +2,8 @@
 
 use crate::base::record::Header;
 use crate::base::{Error, Result, Seq};
-use crate::data::batch::Relogged;
 use crate::data::cursor::{Cursor, Position, Seek};
+use crate::data::relogged::Relogged;
 use crate::engine::parts::state::ContainerState;
 use crate::wal::{Appender, FrameHeader, PayloadCrc, Position as LogPosition};
 

@@ -45,20 +45,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::{Error, HIGHEST_NUMBER, Result, Seq, Timestamp, file_name};
-use crate::catalog::{Catalogue, TableSpace, edit_texts, manifest_stamp};
+use crate::catalog::{Catalogue, Logged, TableSpace, edit_texts, manifest_stamp};
 use crate::engine::Engine;
 use crate::engine::open::recover::{
     Begun, Recovered, Shared, assemble, find, highest_seq, open_containers,
 };
-use crate::engine::open::replay::{Gathered, MADE_UP, States, set_logged};
+use crate::engine::open::replay::{Changed, Gathered, MADE_UP, States};
 use crate::engine::options::{Background, Options};
-use crate::engine::parts::catalog::LoggedSettings;
 use crate::engine::parts::follower::{Follower, Stand};
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::read_states::Missing;
 use crate::engine::parts::snapshots::Frozen;
 use crate::engine::parts::state::ContainerState;
 use crate::env::{Fs, SettledClock, sleep};
+use crate::mem::Pool;
 use crate::wal::{Frame, FrameKind, LogStart, Place, Tail, is_at_end, tail};
 
 /// After the same error so many times, with pauses that double from a millisecond, some hundred in all, it is one.
@@ -84,15 +84,14 @@ pub(in crate::engine) fn settle<T>(mut look: impl FnMut() -> Result<T>) -> Resul
     }
 }
 
-/// Brings in what a log holds from a place on; says what it changes of settings.
+/// Brings in what a log holds from a place on; says what it changes of the catalogue.
 fn read_log(
     (fs, path): (&dyn Fs, &Path),
     log: &LogStart,
     from: Option<Place>,
-    catalogue: &Catalogue,
-    states: &States,
-) -> Result<(Tail, Vec<LoggedSettings>)> {
-    let mut gathered = Gathered::new(catalogue, states);
+    (catalogue, states, pool): (&Catalogue, &States, &Arc<Pool>),
+) -> Result<(Tail, Option<Changed>)> {
+    let mut gathered = Gathered::new(catalogue, states, pool);
     let wal_dir = path.join(file_name::WAL_DIR);
     let bounds = (catalogue.edit, catalogue.log_synced);
     let read = tail(fs, &wal_dir, log, from, bounds, &mut |frame: &Frame<'_>| {
@@ -103,37 +102,38 @@ fn read_log(
         }
     });
     // Also after an error: what was loaded into a memtable that stays is met again by the next look.
-    let settings = gathered.finish()?;
+    let changed = gathered.finish()?;
     let read = read?;
     if read.last_seq.0 > HIGHEST_NUMBER {
         return Err(Error::corruption(path, 0, MADE_UP));
     }
-    Ok((read, settings))
+    Ok((read, changed))
 }
 
 impl Stand {
     /// Notes what was read of the log.
-    fn note(&mut self, read: &Tail, settings: &[LoggedSettings]) {
+    fn note(&mut self, read: &Tail, changed: Option<Changed>) {
+        if let Some(changed) = changed {
+            (self.catalogue, self.states) = (changed.catalogue, changed.states);
+            self.logged.extend(changed.logged);
+        }
         (self.place, self.is_cut) = (Some(read.place), read.is_cut);
         self.last_seq = self.last_seq.max(read.last_seq);
         let mark = &mut self.catalogue.time_high_water;
         *mark = read.time_high_water.max(*mark);
-        for logged in settings {
-            if let Some(record) = self.catalogue.containers.get_mut(&logged.container) {
-                (record.settings, record.settings_seq) = (logged.settings.clone(), logged.seq);
-            }
-        }
     }
 
-    /// Settings that only the log says: an edit that was under way when a batch changed them does not say them yet.
-    fn tell_settings(&self, next: &mut Catalogue) {
-        for record in next.containers.values_mut() {
-            let known = self.catalogue.containers.get(&record.id);
-            if let Some(known) = known.filter(|known| known.settings_seq > record.settings_seq) {
-                (record.settings, record.settings_seq) =
-                    (known.settings.clone(), known.settings_seq);
-            }
+    /// Notes in a later catalogue what only the log says of what was read: an edit may have been under way when it was
+    /// logged. Answers that.
+    fn tell(&self, next: &mut Catalogue, path: &Path) -> Result<Vec<Logged>> {
+        let said = next.repeated;
+        let only_logged = self.logged.iter().filter(|logged| logged.seq > said);
+        let only_logged: Vec<Logged> = only_logged.cloned().collect();
+        for logged in &only_logged {
+            let noted = next.note(logged);
+            noted.map_err(|what| Error::corruption(path, 0, what))?;
         }
+        Ok(only_logged)
     }
 
     /// All that is there, in containers that nobody reads yet. Of the stand before it what goes on is taken over:
@@ -151,9 +151,8 @@ impl Stand {
         let mut catalogue = loaded.catalogue;
         let shares = |before: &&Stand| may_share && before.goes_on_in(&catalogue);
         let memory = before.filter(shares);
-        if let Some(memory) = memory {
-            memory.tell_settings(&mut catalogue);
-        }
+        let told = memory.map(|memory| memory.tell(&mut catalogue, path));
+        let logged = told.transpose()?.unwrap_or_default();
         let tables_dir = path.join(file_name::TABLES_DIR);
         let space: TableSpace<'_> = shared.space(options, &tables_dir);
         let known = before.map(Stand::tables).unwrap_or_default();
@@ -174,13 +173,16 @@ impl Stand {
             is_cut: false,
             catalogue,
             states,
+            logged,
         };
         if let Some(log) = stand.catalogue.log {
             let from = memory.and_then(|memory| memory.place);
-            let read = read_log((fs, path), &log, from, &stand.catalogue, &stand.states);
-            let (read, settings) = read?;
-            set_logged(&stand.states, &settings);
-            stand.note(&read, &settings);
+            let into = (&stand.catalogue, &stand.states, &shared.pool);
+            let (read, changed) = read_log((fs, path), &log, from, into)?;
+            if let Some(changed) = &changed {
+                changed.set();
+            }
+            stand.note(&read, changed);
             stand.last_seq = stand
                 .last_seq
                 .max(memory.map_or(Seq(0), |memory| memory.last_seq));
@@ -281,8 +283,8 @@ impl Engine {
             if is_at_end(fs, &self.wal_dir(), &log, place) {
                 return Ok(());
             }
-            if is_whole {
-                return self.read_on(&log, place, stand);
+            if is_whole && self.read_on(&log, place, stand)? {
+                return Ok(());
             }
         }
         let shared = Shared {
@@ -312,26 +314,35 @@ impl Engine {
         Err(Error::corruption(path, len, what))
     }
 
-    /// Takes in what follows in the log, in the memtables that are read.
-    fn read_on(&self, log: &LogStart, place: Place, stand: &mut Stand) -> Result<()> {
+    /// Takes in what follows in the log, in the memtables that are read. False: containers were made or dropped, which takes
+    /// a switch, and nothing was taken in.
+    fn read_on(&self, log: &LogStart, place: Place, stand: &mut Stand) -> Result<bool> {
         let fs = (self.fs.as_ref(), self.path.as_path());
-        let read = read_log(fs, log, Some(place), &stand.catalogue, &stand.states);
-        let (read, settings) = read?;
+        let into = (&stand.catalogue, &stand.states, &self.pool);
+        let (read, changed) = read_log(fs, log, Some(place), into)?;
+        if changed
+            .as_ref()
+            .is_some_and(|changed| changed.makes_or_drops)
+        {
+            return Ok(false);
+        }
         let mark: Timestamp = read.time_high_water;
         self.clock.advance_to(mark, self.options.clock_behind)?;
-        stand.note(&read, &settings);
-        let change = |logged: &LoggedSettings| {
-            (
-                stand.states[&logged.container].begin_change(),
-                logged.settings.clone(),
-            )
-        };
-        let changing: Vec<_> = settings.iter().map(change).collect();
-        self.commit_log.publish(stand.last_seq);
-        for (mut changing, settings) in changing {
-            changing.change_to(settings, stand.last_seq);
+        let mut changing = vec![];
+        for (state, record) in changed.iter().flat_map(Changed::settings) {
+            state.set_limits(record);
+            changing.push((state.clone(), record.settings.clone()));
         }
-        Ok(())
+        let mut changing: Vec<_> = changing
+            .iter()
+            .map(|(state, settings)| (state, state.begin_change(), settings))
+            .collect();
+        stand.note(&read, changed);
+        self.commit_log.publish(stand.last_seq);
+        for (state, changing, settings) in &mut changing {
+            state.follow_to(changing, settings, stand.last_seq);
+        }
+        Ok(true)
     }
 
     /// Makes `next` what everybody reads. Of a container that was there before the state is kept, for handles hold
@@ -367,15 +378,8 @@ impl Engine {
             if !Arc::ptr_eq(&old.active, &new.active) {
                 old.active.memtable.retire();
             }
-            // Who reads what was there before still needs the commands of before.
-            let before = changing.settings();
-            let settings = fresh.whole_settings().with_commands_of(&before);
-            let settings = state.as_needed(settings, Seq::MAX);
-            // Settings that are as they were are told to no reader of changes.
-            if settings != before {
-                changing.change_to(settings, next.last_seq);
-            }
-            state.allowance().set(fresh.allowance().quota());
+            state.follow_to(changing, &fresh.whole_settings(), next.last_seq);
+            state.set_limits(&next.catalogue.containers[id]);
             *fresh = state.clone();
         }
         self.containers

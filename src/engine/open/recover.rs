@@ -18,7 +18,7 @@
 //! On a full disk there is no room for a new chain: the old chain stays, and edits go on in the old manifest, in the
 //! room reserved behind it. Such a database answers reads and reclaims; new_log.rs says how its log begins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -28,9 +28,9 @@ use crate::base::sync::Mutex;
 use crate::base::sync::atomic::AtomicU64;
 use crate::base::{Error, HIGHEST_NUMBER, Result, Seq, TableId, file_name, spans};
 use crate::catalog::{
-    Catalogue, CurrentManifest, LoadedManifest, Manifest, Pins, Run, TableFile, TableRecord,
-    TableSpace, Version, begin, expect_no_others, expect_own, find_current, is_current,
-    later_table,
+    Catalogue, CurrentManifest, LoadedManifest, Logged, Manifest, Pins, Run, TableFile,
+    TableRecord, TableSpace, Version, begin, expect_no_others, expect_own, find_current,
+    is_current, later_table,
 };
 use crate::engine::Engine;
 use crate::engine::core::log_time;
@@ -38,7 +38,7 @@ use crate::engine::open::new_log::Chain;
 use crate::engine::open::replay::{MADE_UP, States, finish_loads, replay_into};
 use crate::engine::options::{Background, Options};
 use crate::engine::parts::allowance::Allowance;
-use crate::engine::parts::catalog::{Catalog, LoggedSettings};
+use crate::engine::parts::catalog::Catalog;
 use crate::engine::parts::commit_log::{Beginning, CommitLog, OldLog};
 use crate::engine::parts::containers::ContainerSet;
 use crate::engine::parts::damage::DamagedTables;
@@ -78,8 +78,10 @@ pub(in crate::engine) struct Recovered {
     /// Whether it holds records that are not in memory.
     left_out: bool,
     clock: SettledClock,
-    /// Settings that the manifest does not have yet.
-    settings: Vec<LoggedSettings>,
+    /// The changes by the log that the manifest does not have yet.
+    logged: Vec<Logged>,
+    /// The tables of containers that the log has dropped and the manifest names.
+    dropped: BTreeSet<TableId>,
 }
 
 impl Recovered {
@@ -96,7 +98,8 @@ impl Recovered {
             log: Replayed::default(),
             left_out: false,
             clock,
-            settings: vec![],
+            logged: vec![],
+            dropped: BTreeSet::new(),
         }
     }
 }
@@ -313,7 +316,6 @@ pub(in crate::engine) fn assemble(
         states,
         last_seq,
         clock,
-        settings,
         log_end,
         ..
     } = found;
@@ -332,13 +334,7 @@ pub(in crate::engine) fn assemble(
             old_log: begun.old_log,
             recovered_to: log_end.map(|end| end.position),
         }),
-        catalog: Catalog::new(
-            fs.clone(),
-            tables_dir.clone(),
-            begun.manifest,
-            &catalogue,
-            settings,
-        ),
+        catalog: Catalog::new(fs.clone(), tables_dir.clone(), begun.manifest, &catalogue),
         scheduler: Scheduler::new(last_seq, log_time(options, &clock), options.sync_interval),
         throttle: Throttle::new(options.background_rate, options.background_floor, unflushed),
         allowance: Allowance::new(options.quota()),
@@ -419,16 +415,16 @@ pub(in crate::engine) fn bring_in(
     pool: &Arc<Pool>,
 ) -> Result<(Recovered, Option<Error>)> {
     let mut catalogue = loaded.catalogue.clone();
-    let states = open_containers(space, &catalogue, pool, &BTreeMap::new())?;
+    let mut states = open_containers(space, &catalogue, pool, &BTreeMap::new())?;
     let mut last_seq = highest_seq(&catalogue, &states);
     let wal_dir = path.join(file_name::WAL_DIR);
     let threads = may_start_threads(options);
-    let from_log = replay_into(space.fs, &wal_dir, &catalogue, &states, threads)?;
+    let from_log = replay_into(space.fs, &wal_dir, &catalogue, (&states, pool), threads)?;
     let (replayed, damage) = (from_log.replayed, from_log.damage);
-    for logged in &from_log.settings {
-        if let Some(record) = catalogue.containers.get_mut(&logged.container) {
-            (record.settings, record.settings_seq) = (logged.settings.clone(), logged.seq);
-        }
+    let (mut logged, mut dropped) = (vec![], BTreeSet::new());
+    if let Some(changed) = from_log.changed {
+        (catalogue, states, logged) = (changed.catalogue, changed.states, changed.logged);
+        dropped = &loaded.catalogue.tables() - &catalogue.tables();
     }
     last_seq = last_seq.max(replayed.last_seq).max(catalogue.reserved);
     if last_seq.0 > HIGHEST_NUMBER {
@@ -466,7 +462,8 @@ pub(in crate::engine) fn bring_in(
         left_out: from_log.left_out,
         clock,
         catalogue,
-        settings: from_log.settings,
+        logged,
+        dropped,
     };
     Ok((found, damage))
 }

@@ -6,19 +6,20 @@
 //! end, by sequence number, because relogged ones come out of order. A record is left out if a later range delete,
 //! earlier in the log, covers it: no open snapshot could see it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, Timestamp};
-use crate::catalog::Catalogue;
-use crate::data::batch::{KeyRange, Ops, Relogged, relogged};
+use crate::catalog::{Catalogue, Change, ContainerRecord, Logged, Version};
+use crate::data::batch::{KeyRange, Op, Ops};
+use crate::data::new_container::NewContainer;
 use crate::data::range_tombstones::Fragments;
-use crate::engine::parts::catalog::LoggedSettings;
+use crate::data::relogged::{Relogged, relogged};
 use crate::engine::parts::read_state::Flushable;
 use crate::engine::parts::state::ContainerState;
 use crate::env::Fs;
-use crate::expiry::SettingsChange;
+use crate::mem::Pool;
 use crate::wal::{Frame, FrameKind, Replayed, salvage, salvage_ahead};
 
 /// The message for a sequence number above [`HIGHEST_NUMBER`].
@@ -32,10 +33,46 @@ pub(in crate::engine) struct FromLog {
     pub replayed: Replayed,
     /// The damage in the log, if there is any; what follows it is not replayed.
     pub damage: Option<Error>,
-    /// Settings changed in the log that the catalogue does not have.
-    pub settings: Vec<LoggedSettings>,
+    /// The catalogue as the log has changed it, if it has.
+    pub changed: Option<Changed>,
     /// Whether the log holds records that were not brought in.
     pub left_out: bool,
+}
+
+/// A catalogue and its containers, with what operations of the log have changed.
+pub(in crate::engine) struct Changed {
+    pub catalogue: Catalogue,
+    /// Those that were made, too, and without those that were dropped.
+    pub states: States,
+    /// The changes, in order.
+    pub logged: Vec<Logged>,
+    /// The containers of which settings, quota, or the time that ends are kept were changed. Nobody judges by it yet.
+    settings: BTreeSet<ContainerId>,
+    /// Whether a container was made or dropped.
+    pub makes_or_drops: bool,
+}
+
+impl Changed {
+    /// Sets what was changed, of containers that nobody reads yet.
+    pub fn set(&self) {
+        for id in &self.settings {
+            let (Some(state), Some(record)) =
+                (self.states.get(id), self.catalogue.containers.get(id))
+            else {
+                continue;
+            };
+            let mut changing = state.begin_change();
+            changing.change_to(record.settings.clone(), record.settings_seq);
+            drop(changing);
+            state.set_limits(record);
+        }
+    }
+
+    /// The containers of which settings were changed.
+    pub fn settings(&self) -> impl Iterator<Item = (&Arc<ContainerState>, &ContainerRecord)> {
+        let of = |id| Some((self.states.get(id)?, self.catalogue.containers.get(id)?));
+        self.settings.iter().filter_map(of)
+    }
 }
 
 /// Replays the log, up to its damage if there is any. With `threads`, another one reads the log ahead of it, and records that
@@ -44,26 +81,28 @@ pub(in crate::engine) fn replay_into(
     fs: &dyn Fs,
     wal_dir: &Path,
     catalogue: &Catalogue,
-    states: &States,
+    (states, pool): (&States, &Arc<Pool>),
     threads: bool,
 ) -> Result<FromLog> {
     let (log, synced) = (catalogue.log, catalogue.log_synced);
-    let mut gathered = Gathered::new(catalogue, states);
+    let mut gathered = Gathered::new(catalogue, states, pool);
     let take = &mut |frame: &Frame<'_>| gathered.take_frame(frame);
     let (replayed, damage) = match threads {
         true => salvage_ahead(fs, wal_dir, log, synced, take)?,
         false => salvage(fs, wal_dir, log, synced, take)?,
     };
     let left_out = gathered.left_out;
-    let settings = match threads {
+    let changed = match threads {
         true => gathered.finish_but_loads()?,
         false => gathered.finish()?,
     };
-    set_logged(states, &settings);
+    if let Some(changed) = &changed {
+        changed.set();
+    }
     Ok(FromLog {
         replayed,
         damage,
-        settings,
+        changed,
         left_out,
     })
 }
@@ -74,14 +113,6 @@ pub(in crate::engine) fn finish_loads(states: &States) -> Result<()> {
     all.try_for_each(|state| state.read_state().active.memtable.finish_load())
 }
 
-/// Sets what the log has changed of settings.
-pub(in crate::engine) fn set_logged(states: &States, settings: &[LoggedSettings]) {
-    for logged in settings {
-        let mut changing = states[&logged.container].begin_change();
-        changing.change_to(logged.settings.clone(), logged.seq);
-    }
-}
-
 /// What was read, and where it goes.
 pub(in crate::engine) struct Gathered<'a> {
     states: &'a States,
@@ -89,7 +120,9 @@ pub(in crate::engine) struct Gathered<'a> {
     last: Option<Target>,
     ranges: BTreeMap<ContainerId, Ranges>,
     catalogue: &'a Catalogue,
-    settings: BTreeMap<ContainerId, LoggedSettings>,
+    pool: &'a Arc<Pool>,
+    /// In place of catalogue and states, from the first change on.
+    changed: Option<Changed>,
     /// Whether a record or a range delete was not needed.
     left_out: bool,
 }
@@ -130,27 +163,28 @@ impl Target {
 
 impl<'a> Gathered<'a> {
     /// Nothing was read yet.
-    pub fn new(catalogue: &'a Catalogue, states: &'a States) -> Gathered<'a> {
+    pub fn new(catalogue: &'a Catalogue, states: &'a States, pool: &'a Arc<Pool>) -> Gathered<'a> {
         Gathered {
             states,
             last: None,
             ranges: BTreeMap::new(),
             catalogue,
-            settings: BTreeMap::new(),
+            pool,
+            changed: None,
             left_out: false,
         }
     }
 
-    /// Brings in the rest; answers what was changed of settings, which nobody judges by yet.
-    pub fn finish(self) -> Result<Vec<LoggedSettings>> {
-        finish_loads(self.states)?;
+    /// Brings in the rest; answers what was changed of the catalogue.
+    pub fn finish(self) -> Result<Option<Changed>> {
+        finish_loads(self.states())?;
         self.finish_but_loads()
     }
 
     /// The same, but records that were loaded are left to [`finish_loads`].
-    fn finish_but_loads(mut self) -> Result<Vec<LoggedSettings>> {
+    fn finish_but_loads(mut self) -> Result<Option<Changed>> {
         self.insert_ranges()?;
-        Ok(self.settings.into_values().collect())
+        Ok(self.changed)
     }
 }
 
@@ -167,11 +201,14 @@ impl Gathered<'_> {
                 let mut seq = first;
                 for op in Ops::new(frame.payload) {
                     let op = op.map_err(malformed)?;
-                    match op.of_settings() {
-                        None => self.take(&op.at(seq, written_at))?,
-                        Some(change) => {
+                    match op.is_record() {
+                        true => self.take(&op.at(seq, written_at))?,
+                        false => {
                             let at = (seq, frame.header.settled);
-                            self.take_settings(op.container(), change, at)?;
+                            let change = self.take_change(&op, at)?;
+                            change.map_err(|what| {
+                                Error::corruption(frame.path, frame.offset, what)
+                            })?;
                         }
                     }
                     seq = seq.next();
@@ -192,7 +229,7 @@ impl Gathered<'_> {
     fn target(&mut self, container: ContainerId) -> Option<&Target> {
         let is_last = |last: &Target| last.container == container;
         if !self.last.as_ref().is_some_and(is_last) {
-            let state = self.states.get(&container)?;
+            let state = self.states().get(&container)?;
             self.last = Some(Target {
                 container,
                 flushable: state.read_state().active.clone(),
@@ -244,40 +281,91 @@ impl Gathered<'_> {
         }
     }
 
-    /// Takes a change of settings, unless the catalogue has it or a later one.
-    fn take_settings(
+    fn states(&self) -> &States {
+        self.changed
+            .as_ref()
+            .map_or(self.states, |changed| &changed.states)
+    }
+
+    fn catalogue(&self) -> &Catalogue {
+        self.changed
+            .as_ref()
+            .map_or(self.catalogue, |changed| &changed.catalogue)
+    }
+
+    /// Takes what changes the catalogue, unless that has it or a later one; or says why it does not fit.
+    fn take_change(
         &mut self,
-        container: ContainerId,
-        change: SettingsChange,
+        op: &Op<'_>,
         (seq, settled): (Seq, Timestamp),
-    ) -> Result<()> {
-        let Some(state) = self.states.get(&container) else {
-            return Ok(());
+    ) -> Result<Result<(), String>> {
+        if seq <= self.catalogue().repeated {
+            return Ok(Ok(()));
+        }
+        let id = op.container();
+        let record = self.catalogue().containers.get(&id);
+        // An older build says changes of settings by edits, too.
+        let is_known = record.is_some_and(|record| record.settings_seq >= seq);
+        let changes = match (*op, op.of_settings(), record) {
+            (Op::Create { new, .. }, ..) => {
+                let Ok(new) = NewContainer::decode(new) else {
+                    return Ok(Err("a container that is none".to_owned()));
+                };
+                let what = || format!("container {:?} of the log", new.name);
+                new.compression.check(what)?;
+                let record = ContainerRecord::of_new(id, seq, &new);
+                vec![Change::CreateContainer(record)]
+            }
+            (_, _, None) => return Ok(Ok(())),
+            (Op::Drop { .. }, ..) => vec![Change::DropContainer(id), Change::Dropped(seq)],
+            (Op::SetQuota { quota, .. }, ..) => vec![Change::Quota(id, quota)],
+            (Op::KeepExpired { millis, .. }, ..) => vec![Change::KeepExpired(id, millis)],
+            (_, Some(change), Some(record)) if !is_known => {
+                let settings = record.settings.after(change, settled, seq);
+                let change = vec![Change::Settings(id, settings, seq)];
+                if matches!(op, Op::Expire { .. })
+                    && let Some(target) = self.target(id)
+                {
+                    target.begin_era()?;
+                }
+                change
+            }
+            _ => return Ok(Ok(())),
         };
-        let said = self.catalogue.containers.get(&container);
-        let last = self.settings.get(&container);
-        let known = last.map(|last| last.seq);
-        if known.max(said.map(|said| said.settings_seq)) >= Some(seq) {
-            return Ok(());
-        }
-        if matches!(change, SettingsChange::Expire(_))
-            && let Some(target) = self.target(container)
-        {
-            target.begin_era()?;
-        }
-        let last = self.settings.get(&container);
-        let before = last.map_or_else(
-            || (*state.whole_settings()).clone(),
-            |last| last.settings.clone(),
-        );
-        let settings = before.after(change, settled, seq);
-        let logged = LoggedSettings {
-            container,
-            settings,
+        let logged = Logged {
             seq,
             settled,
+            changes,
         };
-        self.settings.insert(container, logged);
+        Ok(self.change(id, op, logged))
+    }
+
+    fn change(&mut self, id: ContainerId, op: &Op<'_>, logged: Logged) -> Result<(), String> {
+        let changed = self.changed.get_or_insert_with(|| Changed {
+            catalogue: self.catalogue.clone(),
+            states: self.states.clone(),
+            logged: vec![],
+            settings: BTreeSet::new(),
+            makes_or_drops: false,
+        });
+        changed.catalogue.note(&logged)?;
+        changed.logged.push(logged);
+        match op {
+            Op::Create { .. } => {
+                let record = &changed.catalogue.containers[&id];
+                let state = ContainerState::new(record, Version::default(), self.pool.clone());
+                changed.states.insert(id, Arc::new(state));
+                changed.makes_or_drops = true;
+            }
+            Op::Drop { .. } => {
+                changed.states.remove(&id);
+                changed.settings.remove(&id);
+                changed.makes_or_drops = true;
+                self.ranges.remove(&id);
+                (self.last, self.left_out) = (None, true);
+            }
+            _ => drop(changed.settings.insert(id)),
+        }
         Ok(())
     }
 
@@ -289,7 +377,7 @@ impl Gathered<'_> {
     /// Inserts the range deletes that the memtable does not have.
     fn insert_ranges(&mut self) -> Result<()> {
         for (container, mut ranges) in std::mem::take(&mut self.ranges) {
-            let read_state = self.states[&container].read_state();
+            let read_state = self.states()[&container].read_state();
             read_state.active.memtable.finish_load()?;
             let there = read_state.active.memtable.range_deletes().seq_max();
             for (seq, range) in ranges.by_number.split_off(&there.next()) {

@@ -10,34 +10,21 @@
 //! 2. `durable_edit` is the number of the last durable edit; frames of the log carry it.
 //! 3. While it is unknown whether an edit took effect (it is *in doubt*), no table that it may name is removed and no
 //!    write is accepted.
-//! 4. Table and run ids are never reused.
-//! 5. Settings that are durable only in the log, in the frame of the batch that changed them, are repeated by the next
-//!    edit, whatever its purpose. Releasing a log segment takes an edit, so the manifest has the settings before the
+//! 4. Table, run and container ids are never reused.
+//! 5. What operations of the log have changed is noted here while the commit lock is held under which they were logged, and
+//!    repeated by the next edit, whatever its purpose (catalog/manifest.rs). Releasing a log segment takes an edit, and
+//!    one under which a frame is logged is not released before the lock is. So the manifest has the change before the
 //!    frame goes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::base::sync::{Mutex, MutexGuard};
-use crate::base::{ContainerId, Error, Result, Seq, TableId, Timestamp, file_name};
-use crate::catalog::{Catalogue, Change, Manifest, RunId};
+use crate::base::{ContainerId, Error, Result, TableId, Timestamp, file_name};
+use crate::catalog::{Catalogue, Change, Logged, Manifest, RunId};
 use crate::engine::parts::commit_log::Basis;
 use crate::env::Fs;
-use crate::expiry::Settings;
-
-/// Settings of a container that are durable in the log and not yet in the manifest.
-#[derive(Clone, Debug)]
-pub struct LoggedSettings {
-    /// The container.
-    pub container: ContainerId,
-    /// Its settings.
-    pub settings: Settings,
-    /// The sequence number of the write that changed them.
-    pub seq: Seq,
-    /// The settled time that this write relied on.
-    pub settled: Timestamp,
-}
 
 /// See the file's head.
 pub struct Catalog {
@@ -51,11 +38,10 @@ pub struct Catalog {
     in_doubt: AtomicBool,
     /// Tables that an edit in doubt may have named.
     doubtful: Mutex<Vec<TableId>>,
-    /// Repeated by the next edit.
-    logged: Mutex<Vec<LoggedSettings>>,
     durable_edit: AtomicU64,
     next_table: AtomicU64,
     next_run: AtomicU64,
+    next_container: AtomicU32,
 }
 
 impl Catalog {
@@ -65,7 +51,6 @@ impl Catalog {
         tables_dir: PathBuf,
         manifest: Option<Manifest>,
         recovered: &Catalogue,
-        logged: Vec<LoggedSettings>,
     ) -> Catalog {
         Catalog {
             fs,
@@ -74,10 +59,10 @@ impl Catalog {
             manifest: Mutex::new(manifest),
             in_doubt: AtomicBool::new(false),
             doubtful: Mutex::default(),
-            logged: Mutex::new(logged),
             durable_edit: AtomicU64::new(recovered.edit),
             next_table: AtomicU64::new(recovered.next_table),
             next_run: AtomicU64::new(recovered.next_run),
+            next_container: AtomicU32::new(recovered.next_container),
         }
     }
 
@@ -100,11 +85,6 @@ impl Catalog {
         self.durable_edit.load(Ordering::Acquire)
     }
 
-    /// These settings are durable in the log, and not yet in the manifest.
-    pub fn note_logged(&self, settings: Vec<LoggedSettings>) {
-        self.logged.lock().extend(settings);
-    }
-
     /// A new table id.
     pub fn new_table(&self) -> TableId {
         TableId(self.next_table.fetch_add(1, Ordering::Relaxed))
@@ -113,6 +93,11 @@ impl Catalog {
     /// A new run id.
     pub fn new_run(&self) -> RunId {
         RunId(self.next_run.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A new container id.
+    pub fn new_container(&self) -> ContainerId {
+        ContainerId(self.next_container.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Whether an edit may be in doubt; see [`Catalog::check_known`].
@@ -187,25 +172,20 @@ impl Editing<'_> {
         settled: Timestamp,
     ) -> Result<()> {
         let open = self.manifest.as_mut().ok_or(Error::Closed)?;
-        let mut time_high_water = basis.time_high_water().max(settled);
-        let logged = self.catalog.logged.lock().clone();
-        let mut before = vec![];
-        for said in &logged {
-            if open.catalogue().containers.contains_key(&said.container) {
-                let said_by = Change::Settings(said.container, said.settings.clone(), said.seq);
-                before.push(said_by);
-                time_high_water = time_high_water.max(said.settled);
-            }
-        }
-        before.extend(changes);
-        let done = open.commit(before, time_high_water);
+        let done = open.commit(changes, basis.time_high_water().max(settled));
         if done.is_ok() {
-            self.catalog.logged.lock().drain(..logged.len());
             let edit = open.catalogue().edit;
             self.catalog.durable_edit.store(edit, Ordering::Release);
         }
         self.note_doubt();
         done
+    }
+
+    /// Notes what operations of the log have changed, which are durable there. The caller holds the commit lock.
+    pub fn note(&mut self, logged: Logged) {
+        if let Some(manifest) = self.manifest.as_mut() {
+            manifest.note(logged);
+        }
     }
 
     /// How much [`Editing::lend_room`] frees at most, in bytes.

@@ -17,25 +17,25 @@
 //!
 //! # What an edit of the manifest relies on
 //!
-//! Writes in the log and edits in the manifest form one history, ordered by the lock.
+//! The log is the history: items and what containers are, in one order. Edits of the manifest repeat what it says of
+//! containers, and add what only jobs know.
 //!
 //! ```text
-//! log         w w w w | w w w | w w            w: writes
-//! manifest            e       e                e: edits, each with its place in the order
+//! log         w w o w | w w w | w o        w: writes of items    o: operations that change what containers are
+//! manifest            e       e            e: edits, each with its place in the order
 //!             synced before e
 //! ```
 //!
 //! If something is durable, everything before it is durable, and so is every write it relies on. So an edit is
 //! committed with a [`Basis`], which exists only once the log is synced as far as the edit relies on it. An edit's mark
-//! is the highest of the times on which those writes relied and its own.
+//! is the highest of the times on which those writes relied and its own. What an edit repeats was synced before it counted.
 //!
 //! | edit | relies on | basis |
 //! | --- | --- | --- |
-//! | a batch changes a default: said again by the next edit, whichever | the batch's frame, which was synced before it counted | that edit's |
-//! | the default changes; a container is made or dropped | all that came before it | [`CommitLog::all_before`], under the lock |
 //! | a flush, range deletes with it; the log's first segment is named | what was written up to a moment before | [`CommitLog::all_so_far`] |
 //! | tables are merged, joined or dropped | tables, whose writes were durable before them, and a time of its own | [`Basis::TABLES`] |
-//! | a new log is begun; the log is closed | all that came before it | [`CommitLog::all_before`] |
+//! | a drop is repeated at once | nothing of its own | [`Basis::TABLES`] |
+//! | an operation for which the log has no room; a bulk load; a new log is begun; the log is closed | all that came before it | [`CommitLog::all_before`], under the lock |
 //!
 //! Each edit also records how far the log was synced by then, whatever it relies on, so that an open notices a lost
 //! part.
@@ -290,8 +290,8 @@ impl CommitLog {
         self.marks.latest.store(last.0, Ordering::Release);
     }
 
-    /// Notes a sequence number that is not in the log: what took it is durable, with everything before it.
-    pub fn note_unlogged(&self, state: &mut CommitState, seq: Seq) {
+    /// Notes the sequence number of a bulk load, which is not in the log: it is durable, with everything before it.
+    pub fn note_load(&self, state: &mut CommitState, seq: Seq) {
         self.applied(state, seq);
         self.publish(seq);
     }

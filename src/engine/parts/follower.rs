@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::base::{ContainerId, Seq, TableId};
-use crate::catalog::{Catalogue, ContainerRecord, TableFile};
+use crate::catalog::{Catalogue, ContainerRecord, Logged, TableFile};
 use crate::engine::parts::snapshots::{Frozen, SnapshotPin};
 use crate::engine::parts::state::ContainerState;
 use crate::wal::Place;
@@ -31,8 +31,10 @@ pub struct Follower {
 pub struct Stand {
     /// Number and length of the manifest; none where its end was being written.
     pub stamp: Option<(u64, u64)>,
-    /// The sum of its edits, with what the log has changed of settings since and the highest time in it.
+    /// The sum of its edits, with what the log has changed of it since and the highest time in it.
     pub catalogue: Catalogue,
+    /// The changes by the log that no edit says of those that were read.
+    pub logged: Vec<Logged>,
     /// Up to where the log was read; none while there is none.
     pub place: Option<Place>,
     /// There is more of the log, which goes with a later edit.

@@ -10,8 +10,8 @@
 //! freeing its blocks. Values held by users are not waited for. A table whose name is pinned stays until it is
 //! unpinned; a table that was never removed is removed by the next open.
 //!
-//! Invariant: from the edit on that no longer names it, a table is in one of the two lists or removed from the file
-//! system.
+//! Invariants: from the edit on that no longer names it, a table is in one of the two lists or removed from the file
+//! system. Before that edit it has its name: tables of a container whose drop the log alone says are held for it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -40,6 +40,8 @@ struct Queue {
     waiting: VecDeque<TableFile>,
     /// Unlinked tables that a reader still holds.
     lingering: Vec<TableFile>,
+    /// Tables of dropped containers that no edit has left out yet.
+    held: Vec<TableFile>,
     /// When the next ones are due.
     due: Duration,
 }
@@ -73,7 +75,8 @@ impl ObsoleteTables {
         let queue = self.queue.lock();
         // A table that leaves the queue meanwhile is held by a value, if at all.
         let mut listed: BTreeMap<TableId, _> = self.pins.list().into_iter().map(by_value).collect();
-        for file in queue.waiting.iter().chain(&queue.lingering) {
+        let held = queue.held.iter();
+        for file in queue.waiting.iter().chain(&queue.lingering).chain(held) {
             let holder = match (file.is_name_pinned(), file.is_in_use()) {
                 (true, _) => Some(DiskHolder::Checkpoint),
                 (false, true) => Some(DiskHolder::Scan),
@@ -100,6 +103,23 @@ impl ObsoleteTables {
             .collect();
         gone.iter().for_each(|file| file.set_obsolete(now));
         self.queue.lock().waiting.extend(gone.into_iter().cloned());
+    }
+
+    /// Holds the tables of a container that was dropped, until [`ObsoleteTables::let_go`].
+    pub fn hold_runs(&self, runs: &[Arc<Run>]) {
+        let tables = runs.iter().flat_map(|run| &run.files);
+        self.queue.lock().held.extend(tables.cloned());
+    }
+
+    /// Takes over all that was held: since `now` the catalogue does not name it.
+    pub fn let_go(&self, now: impl FnOnce() -> Timestamp) {
+        let mut queue = self.queue.lock();
+        if queue.held.is_empty() {
+            return;
+        }
+        let (held, now) = (std::mem::take(&mut queue.held), now());
+        held.iter().for_each(|file| file.set_obsolete(now));
+        queue.waiting.extend(held);
     }
 
     /// Removes some tables, once a window, or all if `room_is_wanted`; returns when the next ones are due.

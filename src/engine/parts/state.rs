@@ -266,6 +266,29 @@ impl ContainerState {
         self.settings.begin((*self.whole_settings()).clone())
     }
 
+    /// In a follower: changes the settings to those of the process that writes.
+    pub(in crate::engine) fn follow_to(
+        &self,
+        changing: &mut Changing<'_>,
+        to: &Settings,
+        last: Seq,
+    ) {
+        // Readers of earlier states still need the commands of before.
+        let before = changing.settings();
+        let settings = to.with_commands_of(&before);
+        let settings = self.as_needed(settings, Seq::MAX);
+        // Settings that are as they were are told to no reader of changes.
+        if settings != before {
+            changing.change_to(settings, last);
+        }
+    }
+
+    /// Sets what it may hold and what it keeps, besides settings, as its record says.
+    pub(in crate::engine) fn set_limits(&self, record: &ContainerRecord) {
+        self.allowance.set(record.quota);
+        self.feeds.set_keep(record.keep_expired);
+    }
+
     /// The read state, for as long as the guard is held.
     #[inline]
     pub(in crate::engine) fn read_state(&self) -> Guard<Arc<ReadState>> {

@@ -347,7 +347,7 @@ impl Engine {
         }
         self.clear_away(done.is_ok(), &built.outputs);
         if is_reserved {
-            self.commit_log.note_unlogged(commit, built.seq);
+            self.commit_log.note_load(commit, built.seq);
         }
         done
     }

@@ -27,8 +27,9 @@
 use std::sync::Arc;
 
 use crate::base::sync::MutexGuard;
-use crate::base::{Attempt, Error, Now, Patience, Result, Seq, Timestamp};
-use crate::data::batch::{KeyRange, Op, Relogged};
+use crate::base::{Attempt, Error, Now, Patience, Result, Seq, Timestamp, Wait};
+use crate::data::batch::{KeyRange, Op};
+use crate::data::relogged::Relogged;
 use crate::data::write::Written;
 use crate::engine::Engine;
 use crate::engine::options::Durability;
@@ -40,7 +41,7 @@ use crate::engine::parts::scheduler::Thread;
 use crate::engine::parts::state::ContainerState;
 use crate::engine::write::observed::{Changed, Fault, Moment, Observed};
 use crate::engine::write::prepared::Prepared;
-use crate::engine::write::settings::SettingsChanges;
+use crate::engine::write::state_changes::StateChanges;
 use crate::engine::write::writes::{Writes, weight};
 use crate::env::Reading;
 use crate::mem::{Memtable, room_for};
@@ -105,10 +106,9 @@ impl Engine {
 
     /// Writes a batch. One with conditions may read files and change settings, so its caller has to wait.
     pub fn write<P: Patience>(&self, writes: &Writes) -> Result<Begun, P::Failure> {
-        let Some(engine) = writes.engine() else {
-            return self.write_nothing::<P>(writes);
-        };
-        if !std::ptr::eq(Arc::as_ptr(engine), self) {
+        // A batch that only makes or drops containers knows no database.
+        let engine = writes.engine();
+        if engine.is_some_and(|engine| !std::ptr::eq(Arc::as_ptr(engine), self)) {
             let allowed = "containers of this database";
             return Err(Error::invalid("batch", "for another database", allowed).into());
         }
@@ -202,34 +202,66 @@ impl Engine {
         let commit = self.lock_for::<P>(writes)?;
         let relies_on = observed.and_then(Observed::relies_on);
         let begin = || {
-            let begin = |observed| SettingsChanges::begin(writes.states(), observed);
-            observed.map_or(SettingsChanges::NONE, begin)
+            let changing = observed.filter(|observed| observed.changes_state);
+            changing.map(|observed| StateChanges::begin(writes, observed))
         };
-        let (mut stamped, mut settings) = self.stamp_under(commit, relies_on, begin);
+        let (mut stamped, changes) = self.stamp_under(commit, relies_on, begin);
         if let Some(observed) = observed {
-            let moment = stamped.moment();
-            if let Some(fault) = observed.fault_at(&moment, true)? {
+            if let Some(fault) = observed.fault_at(&stamped.moment(), true)? {
                 return Ok(Err(fault));
             }
-            if !settings.is_empty() {
-                settings.stamp(self, observed, &stamped.reading, &moment)?;
+            if let Some(changes) = changes {
+                return Ok(self.commit_changes(stamped, changes, (writes, observed))?);
             }
         }
         let logged = self.log_and_apply(&mut stamped, writes)?;
-        let changes_settings = !settings.is_empty();
-        match observed {
-            Some(observed) if changes_settings => {
-                settings.count(self, observed, (logged.last, logged.position))?;
-            }
-            _ if self.is_seen_at_once(writes, &logged) => {
-                self.commit_log.publish_latest(&stamped.commit);
-            }
-            _ => {}
+        if self.is_seen_at_once(writes, &logged) {
+            self.commit_log.publish_latest(&stamped.commit);
         }
-        let begun = self.finish_commit::<P>(stamped, writes, &logged)?;
-        if changes_settings {
-            self.scheduler.wake(Thread::Merge);
+        Ok(Ok(self.finish_commit::<P>(stamped, writes, &logged)?))
+    }
+
+    /// The same of a write that changes what containers are: it counts when it is durable (state_changes.rs).
+    fn commit_changes<'a>(
+        &self,
+        mut stamped: Stamped<'_>,
+        mut changes: Box<StateChanges<'a>>,
+        (writes, observed): (&Prepared<'a>, &Observed<'_>),
+    ) -> Result<Result<Begun, Fault>> {
+        if observed.has_other_names(&self.containers) {
+            let (container, key) = (0, vec![]);
+            return Ok(Err(Fault::Changed(Changed { container, key })));
         }
+        let moment = stamped.moment();
+        changes.stamp(self, (writes, observed), &stamped.reading, &moment)?;
+        let logged = self.log_and_apply(&mut stamped, writes).map(Some);
+        let logged = logged.or_else(|error| {
+            let has_room = !error.is_full() && stamped.commit.has_log();
+            if has_room || writes.decoded().any(|op| op.is_record()) {
+                return Err(error);
+            }
+            let last = Seq(moment.first.0 + writes.len() - 1);
+            changes.say_by_edit(self, &mut stamped.commit, last, &moment)?;
+            Ok(None)
+        })?;
+        let last = Seq(moment.first.0 + writes.len() - 1);
+        let position = logged
+            .as_ref()
+            .map_or(Position(0), |logged| logged.position);
+        let commit = &mut stamped.commit;
+        let dropped = changes.count(self, commit, observed, (last, position), &moment)?;
+        let begun = match &logged {
+            Some(logged) => self.finish_commit::<Wait>(stamped, writes, logged)?,
+            None => {
+                drop(stamped);
+                Begun {
+                    written: Written::new(last, moment.now),
+                    awaits_sync: false,
+                }
+            }
+        };
+        self.free_dropped(dropped);
+        self.scheduler.wake(Thread::Merge);
         Ok(Ok(begun))
     }
 
@@ -373,7 +405,7 @@ impl Engine {
             }
             None => {
                 for op in writes.decoded() {
-                    if op.of_settings().is_none() {
+                    if op.is_record() {
                         let record = op.at(seq, header.written_at);
                         let state = writes.state_of(&op);
                         self.apply_one(commit, state, (&record, op.hash()), segment)?;

@@ -1,4 +1,4 @@
-//! Batches with conditions, with lifetimes to keep, or with a change of settings.
+//! Batches with conditions, with lifetimes to keep, or with changes of what containers are.
 //!
 //! ```text
 //! before the commit lock     pin read states, clock, settings; walk the batch: read each key that a condition names, judge
@@ -14,13 +14,14 @@
 //! read: so the outcomes are those of one moment, the batch's.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::base::record::Header;
 use crate::base::{ContainerId, Error, Result, Seq, Wait};
 use crate::data::batch::{KeyRange, Op, Ops, WriteTtl};
 use crate::data::item::Item;
+use crate::data::new_container::NewContainer;
 use crate::data::range_tombstones::Fragments;
 use crate::data::write::{Expect, OnMiss, Outcome};
 use crate::engine::Engine;
@@ -103,6 +104,10 @@ struct Plan<'a> {
     own: HashMap<(usize, &'a [u8]), Own<'a>>,
     /// What the batch deletes of each container by range, with [`place_in_order`].
     ranges: HashMap<usize, Fragments>,
+    /// The containers of names that the batch has gone by, as it has them.
+    names: HashMap<&'a str, Option<ContainerId>>,
+    /// The containers that the batch has dropped.
+    dropped: HashSet<ContainerId>,
     /// What the log will hold, if that is not what the batch has.
     payload: Option<Vec<u8>>,
     /// How many writes it will hold.
@@ -123,7 +128,7 @@ impl<'a> Plan<'a> {
         }
         let conditions = writes.conditions().iter();
         let is_changed = |condition: &Condition| !matches!(condition.demand, Demand::Expect(_));
-        let changes = writes.may_skip() || conditions.clone().any(is_changed);
+        let changes = writes.may_skip() || writes.has_names() || conditions.clone().any(is_changed);
         Ok(Plan {
             engine,
             writes,
@@ -133,6 +138,8 @@ impl<'a> Plan<'a> {
             seen_at: HashMap::new(),
             own: HashMap::new(),
             ranges: HashMap::new(),
+            names: HashMap::new(),
+            dropped: HashSet::new(),
             payload: changes.then(Vec::new),
             len: 0,
             outcomes: vec![],
@@ -160,12 +167,20 @@ impl<'a> Plan<'a> {
             };
             let Some(op) = ops.next() else { break };
             let op = op.expect("a batch was encoded by this program");
-            let outcome = match walked {
-                Walked::Done(ttl, value) => {
+            let named = match op {
+                Op::Create { .. } | Op::Drop { .. } => self.find_named(op, at)?,
+                op => Some(op),
+            };
+            let outcome = match (walked, named) {
+                (Walked::Done(..), Some(Op::Create { container, new })) => {
+                    self.add_new(container, new, at)?;
+                    Outcome::Done
+                }
+                (Walked::Done(ttl, value), Some(op)) => {
                     self.add(op, ttl, value)?;
                     Outcome::Done
                 }
-                Walked::Skipped => Outcome::Skipped,
+                _ => Outcome::Skipped,
             };
             if writes.may_skip() {
                 self.outcomes.push(outcome);
@@ -174,10 +189,81 @@ impl<'a> Plan<'a> {
         Ok(Ok(()))
     }
 
+    /// The operation with the container that its name goes to; none: it is left out.
+    fn find_named(&mut self, op: Op<'a>, at: usize) -> Result<Option<Op<'a>>> {
+        let name = match op {
+            Op::Create { new, .. } => {
+                let new = NewContainer::decode(new);
+                new.expect("a batch was encoded by this program").name
+            }
+            Op::Drop { name, .. } => name,
+            op => return Ok(Some(op)),
+        };
+        let there = match self.names.get(name) {
+            Some(there) => *there,
+            None => {
+                let state = self.engine.containers.get(name);
+                let there = state.map(|state| state.id());
+                self.observed.names.push((name.to_owned(), there));
+                there
+            }
+        };
+        let (op, is_now) = match (op, there) {
+            (Op::Create { new, .. }, None) => {
+                let container = self.engine.catalog.new_container();
+                (Op::Create { container, new }, Some(container))
+            }
+            (Op::Drop { name, .. }, Some(container)) => {
+                self.dropped.insert(container);
+                (Op::Drop { container, name }, None)
+            }
+            _ if self.writes.is_skipped_on_miss(at) => return Ok(None),
+            _ => {
+                return Err(Error::Conflict {
+                    container: name.to_owned(),
+                    key: vec![],
+                });
+            }
+        };
+        self.names.insert(name, is_now);
+        Ok(Some(op))
+    }
+
+    /// Adds the making of a container to what the log will hold.
+    fn add_new(&mut self, container: ContainerId, new: &[u8], at: usize) -> Result<()> {
+        let mut new = NewContainer::decode(new).expect("a batch was encoded by this program");
+        if self.writes.is_usually_compressed(at) {
+            new.compression = self.engine.options.compression;
+        }
+        let compression = new.compression;
+        compression.check(|| format!("compression {compression:?}"))?;
+        let new = new.encode();
+        let payload = self.payload.as_mut().expect("names are filled in");
+        Op::Create {
+            container,
+            new: &new,
+        }
+        .encode(payload);
+        (self.observed.changes_state, self.len) = (true, self.len + 1);
+        check_size(payload)
+    }
+
+    /// Fails for a container that the batch has dropped.
+    fn check_dropped(&self, id: ContainerId) -> Result<()> {
+        let mut states = self.writes.states().iter();
+        match states.find(|state| state.id() == id && self.dropped.contains(&id)) {
+            Some(state) => Err(Error::ContainerDropped {
+                name: state.name().to_owned(),
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// Judges the conditions before a write.
     fn judge(&mut self, conditions: &'a [Condition]) -> Result<Result<Walked<'a>, &'a Condition>> {
         let (mut ttl, mut value) = (None, None);
         for condition in conditions {
+            self.check_dropped(self.writes.states()[condition.container].id())?;
             let found = self.find(condition.container, &condition.key)?;
             if !found.meets(condition.demand) {
                 return Ok(match condition.on_miss {
@@ -199,6 +285,9 @@ impl<'a> Plan<'a> {
 
     /// Adds a write, completed with what it keeps of the live item, to what the log will hold.
     fn add(&mut self, op: Op<'a>, kept: Option<WriteTtl>, value: Option<Bytes<'a>>) -> Result<()> {
+        if !matches!(op, Op::Drop { .. }) {
+            self.check_dropped(op.container())?;
+        }
         let (op, bytes) = match op {
             Op::Put {
                 container,
@@ -255,6 +344,10 @@ impl<'a> Plan<'a> {
 
     /// Remembers what a write does, for later conditions.
     fn note(&mut self, at: usize, op: &Op<'a>, bytes: Bytes<'a>) {
+        self.observed.changes_state |= !op.is_record();
+        if matches!(op, Op::Drop { .. }) {
+            return;
+        }
         let container = self.place_of(op.container());
         match *op {
             Op::Put { ttl, key, .. } => {
@@ -269,13 +362,13 @@ impl<'a> Plan<'a> {
                 let ranges = self.ranges.entry(container).or_default();
                 *ranges = ranges.with(&range, place_in_order(at));
             }
-            Op::SetDefault { .. } | Op::Expire { .. } => {
-                let change = op.of_settings().expect("it is one");
-                self.observed.own_changes.push(OwnChange {
+            _ => {
+                let change = op.of_settings().map(|change| OwnChange {
                     at,
                     container,
                     change,
                 });
+                self.observed.own_changes.extend(change);
             }
         }
     }
@@ -415,8 +508,8 @@ impl Engine {
             let commit = self.commit_log.lock();
             let (stamped, ()) = self.stamp_under(commit, observed.relies_on(), || ());
             let fault = observed.fault_at(&stamped.moment(), false)?;
+            let is_so = fault.is_none() && !observed.has_other_names(&self.containers);
             drop(stamped);
-            let is_so = fault.is_none();
             return is_so
                 .then(|| self.write_nothing::<Wait>(writes))
                 .transpose();
@@ -424,7 +517,7 @@ impl Engine {
         let payload = plan.payload.as_deref().unwrap_or(writes.bytes());
         let charge = self.charge_all::<Wait>(writes.states(), payload)?;
         let prepared = self.prepare(writes, payload, plan.len, weight_of(payload), charge);
-        if !observed.own_changes.is_empty() {
+        if observed.changes_state {
             self.commit_log.sync_ahead()?;
         }
         Ok(self.commit_over::<Wait>(&prepared, observed)?.ok())

@@ -1,11 +1,11 @@
-//! Writes: admission, preparation, what a write relies on, the commit, conditions, transactions, changes of settings, bulk
+//! Writes: admission, preparation, what a write relies on, the commit, conditions, transactions, changes of what containers are, bulk
 //! loads, quotas.
 
 pub mod admit;
 pub mod writes;
 pub mod prepared;
 pub mod observed;
-pub mod settings;
+pub mod state_changes;
 pub mod commit;
 pub mod update;
 pub mod conditional;

@@ -26,10 +26,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::record::{Header, Kind};
-use crate::base::{Error, Result, Seq, Timestamp};
+use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
 use crate::data::batch::{KeyRange, WriteTtl};
 use crate::data::cursor::{Cursor, Position, Seek};
 use crate::engine::Engine;
+use crate::engine::parts::containers::ContainerSet;
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::relied::SEVERAL;
 use crate::engine::parts::state::ContainerState;
@@ -96,6 +97,10 @@ pub(in crate::engine) struct Observed<'a> {
     pub containers: Vec<ObservedContainer<'a>>,
     pub judged: Vec<Judged>,
     pub own_changes: Vec<OwnChange>,
+    /// Names that were looked up, and the containers that had them.
+    pub names: Vec<(String, Option<ContainerId>)>,
+    /// Whether the write itself changes what containers are.
+    pub changes_state: bool,
 }
 
 /// The container's place and the key of something that is no longer as it was read.
@@ -132,6 +137,8 @@ impl<'a> Observed<'a> {
             containers: vec![],
             judged: vec![],
             own_changes: vec![],
+            names: vec![],
+            changes_state: false,
         }
     }
 
@@ -270,6 +277,12 @@ impl<'a> Observed<'a> {
             let (container, key) = (judged.container, vec![]);
             Fault::Changed(Changed { container, key })
         }))
+    }
+
+    /// Under the commit lock: whether a name has another container than when it was looked up.
+    pub fn has_other_names(&self, containers: &ContainerSet) -> bool {
+        let mut names = self.names.iter();
+        names.any(|(name, had)| containers.get(name).map(|state| state.id()) != *had)
     }
 
     /// Whether it is live at this moment.

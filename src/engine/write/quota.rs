@@ -23,14 +23,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::{ContainerId, Error, Patience, Quota, Result, Seq, Timestamp, Wait, WhenFull};
-use crate::catalog::{Change, Run};
+use crate::catalog::Run;
 use crate::data::batch::{Op, Ops};
 use crate::engine::Engine;
 use crate::engine::inspect::due::ends;
 use crate::engine::inspect::report::estimate;
 use crate::engine::jobs::next_version::next_version;
 use crate::engine::parts::allowance::{Allowance, Charge, Known};
-use crate::engine::parts::commit_log::Basis;
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::state::ContainerState;
 use crate::engine::read::point::ReadPoint;
@@ -391,24 +390,11 @@ impl Engine {
     }
 
     /// Sets the quota of a container: durable when this returns.
-    pub fn set_quota(&self, state: &ContainerState, quota: Option<Quota>) -> Result<()> {
+    pub fn set_quota(&self, state: &Arc<ContainerState>, quota: Option<Quota>) -> Result<()> {
         quota.iter().try_for_each(Quota::check)?;
-        self.check_writable()?;
-        let known = state.allowance().known();
-        let commit = self.commit_log.lock();
-        self.check_writable()?;
-        state.check()?;
-        let changes = vec![Change::Quota(state.id(), quota)];
-        self.edit(
-            &mut self.catalog.edit(),
-            Basis::TABLES,
-            changes,
-            Timestamp(0),
-        )?;
-        drop(commit);
-        state.allowance().set(quota);
-        drop(known);
-        Ok(())
+        let container = state.id();
+        let _known = state.allowance().known();
+        self.change_state(state, Op::SetQuota { container, quota })
     }
 
     /// The quota of a container.

@@ -7,17 +7,21 @@
 //!
 //! A condition has the index of the write that follows it, so that it sees the writes before it in the batch. A write
 //! that keeps the lifetime ([`Demand::Keep`]) or the value ([`Demand::Touch`]) of the current item is encoded as a put
-//! with an inherited ttl, for a touch without a value; one that changes the ttl alone ([`Demand::KeepValue`]), without a value. The walk replaces it once the key has been read.
+//! with an inherited ttl, for a touch without a value; one that changes the ttl alone ([`Demand::KeepValue`]), without a
+//! value. The walk replaces it once the key has been read. A write that makes or drops a container has its name, and gets
+//! the container's number from the walk.
 
 use std::sync::Arc;
 
-use crate::base::{Error, Result};
+use crate::base::{Compression, ContainerId, Error, Quota, Result};
 use crate::data::batch::Op;
+use crate::data::new_container::{NewContainer, is_name};
 use crate::data::write::{Expect, OnMiss};
 use crate::engine::Engine;
 use crate::engine::jobs::relog::make_room;
-use crate::engine::options::Durability;
+use crate::engine::options::{ContainerOptions, Durability};
 use crate::engine::parts::state::ContainerState;
+use crate::expiry::DefaultMillis;
 
 /// The most bytes in one batch.
 const MAX_BATCH_BYTES: usize = 1 << 30;
@@ -60,8 +64,14 @@ pub struct Writes {
     engine: Option<Arc<Engine>>,
     states: Vec<Arc<ContainerState>>,
     conditions: Vec<Condition>,
-    /// Whether one of the writes changes settings.
-    change_settings: bool,
+    /// Whether one of the writes changes what a container is.
+    change_state: bool,
+    /// The numbers of those that go by a container's name and are left out where it does not fit.
+    skipped_on_miss: Vec<usize>,
+    /// The numbers of those that make a container compressed as the database's usually are.
+    usually_compressed: Vec<usize>,
+    /// Whether one goes by a name.
+    has_names: bool,
     /// Whether a write may be left out.
     may_skip: bool,
     durability: Option<Durability>,
@@ -76,6 +86,57 @@ impl Writes {
         op: Op<'_>,
     ) -> Result<()> {
         self.check_engine(engine)?;
+        self.add(state, op)
+    }
+
+    /// The same where the database is known.
+    pub(in crate::engine) fn add(&mut self, state: &Arc<ContainerState>, op: Op<'_>) -> Result<()> {
+        self.encode(op)?;
+        self.place_of(state);
+        Ok(())
+    }
+
+    /// Makes a container of this name.
+    pub fn create_container(
+        &mut self,
+        name: &str,
+        options: &ContainerOptions,
+        on_miss: OnMiss,
+    ) -> Result<()> {
+        let new = new_container(name, options, Compression::None)?.encode();
+        if options.compression.is_none() {
+            self.usually_compressed.push(self.len);
+        }
+        let container = ContainerId(0);
+        self.add_named(
+            Op::Create {
+                container,
+                new: &new,
+            },
+            on_miss,
+        )
+    }
+
+    /// Drops the container of this name.
+    pub fn drop_container(&mut self, name: &str, on_miss: OnMiss) -> Result<()> {
+        check_name(name)?;
+        let container = ContainerId(0);
+        self.add_named(Op::Drop { container, name }, on_miss)
+    }
+
+    /// Adds an operation that goes by a container's name: its number is known when it is written.
+    fn add_named(&mut self, op: Op<'_>, on_miss: OnMiss) -> Result<()> {
+        let at = self.len;
+        self.encode(op)?;
+        if on_miss == OnMiss::Skip {
+            self.skipped_on_miss.push(at);
+            self.may_skip = true;
+        }
+        self.has_names = true;
+        Ok(())
+    }
+
+    fn encode(&mut self, op: Op<'_>) -> Result<()> {
         /// A batch of one small write needs no more; a larger batch reallocates rarely.
         const LEAST_BYTES: u64 = 4 << 10;
         let before = self.bytes.len();
@@ -83,8 +144,7 @@ impl Writes {
         make_room(&mut self.bytes, weight(&op).max(least))?;
         op.encode(&mut self.bytes);
         check_size(&self.bytes).inspect_err(|_| self.bytes.truncate(before))?;
-        self.place_of(state);
-        self.change_settings |= op.of_settings().is_some();
+        self.change_state |= !op.is_record();
         self.len += 1;
         self.weight += weight(&op);
         Ok(())
@@ -171,12 +231,27 @@ impl Writes {
 
     /// Whether the batch only writes items, without demands.
     pub(in crate::engine) fn are_plain(&self) -> bool {
-        self.conditions.is_empty() && !self.change_settings
+        self.conditions.is_empty() && !self.change_state
+    }
+
+    /// Whether one of the writes goes by a container's name.
+    pub(in crate::engine) fn has_names(&self) -> bool {
+        self.has_names
+    }
+
+    /// Whether the write of this number is left out where the name that it goes by does not fit.
+    pub(in crate::engine) fn is_skipped_on_miss(&self, at: usize) -> bool {
+        self.skipped_on_miss.contains(&at)
     }
 
     /// Whether a write may be left out.
     pub(in crate::engine) fn may_skip(&self) -> bool {
         self.may_skip
+    }
+
+    /// Whether the write of this number makes a container that is compressed as the database's usually are.
+    pub(in crate::engine) fn is_usually_compressed(&self, at: usize) -> bool {
+        self.usually_compressed.contains(&at)
     }
 
     /// The batch's durability, if it has its own.
@@ -194,6 +269,37 @@ impl Writes {
     }
 }
 
+/// A container of this name to be made, in a database whose containers are usually compressed so.
+pub(in crate::engine) fn new_container<'a>(
+    name: &'a str,
+    options: &ContainerOptions,
+    usual: Compression,
+) -> Result<NewContainer<'a>> {
+    check_name(name)?;
+    let quota = options.quota();
+    quota.iter().try_for_each(Quota::check)?;
+    Ok(NewContainer {
+        name,
+        default: DefaultMillis::from_public(options.default_ttl)?,
+        compression: options.compression.unwrap_or(usual),
+        keep_expired: options.keep_expired,
+        quota,
+    })
+}
+
+/// Fails for a name that no container can have.
+pub(in crate::engine) fn check_name(name: &str) -> Result<()> {
+    if !is_name(name) {
+        let allowed = "1 to 255 bytes of UTF-8 without '/' or NUL";
+        return Err(Error::invalid(
+            "container name",
+            format!("{name:?}"),
+            allowed,
+        ));
+    }
+    Ok(())
+}
+
 /// Fails if the batch is too large.
 pub(in crate::engine) fn check_size(bytes: &[u8]) -> Result<()> {
     if bytes.len() > MAX_BATCH_BYTES {
@@ -209,6 +315,6 @@ pub(in crate::engine) fn weight(op: &Op<'_>) -> u64 {
         Op::Put { key, value, .. } => (key.len() + value.len()) as u64,
         Op::Delete { key, .. } => key.len() as u64,
         Op::DeleteRange { from, to, .. } => (from.len() + to.len()) as u64,
-        Op::SetDefault { .. } | Op::Expire { .. } => 0,
+        _ => 0,
     }
 }

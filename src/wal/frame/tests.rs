@@ -31,7 +31,7 @@ fn the_bytes_are_the_format() {
     let header = segment().encode();
     let expected = concat!(
         "6562627477616c00",
-        "07000000c4aa5d19",
+        "080000004cb4cf27",
         "8877665544332211",
         "0700000000000000",
         "e803000000000000",
@@ -161,12 +161,12 @@ fn a_header_is_whole_or_refused() {
         assert!(SegmentHeader::decode(&bytes[..at]).is_err(), "cut at {at}");
     }
     let mut newer = bytes;
-    newer[8] = 8;
+    newer[8] = 9;
     let crc = header_crc(&newer);
     newer[CRC_AT..IDENTITY_AT].copy_from_slice(&crc.to_le_bytes());
     assert!(matches!(
         SegmentHeader::decode(&newer),
-        Err(HeaderFault::Version(8))
+        Err(HeaderFault::Version(9))
     ));
     let mut before = bytes;
     before[8] = 6;

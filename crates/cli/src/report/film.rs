@@ -221,7 +221,7 @@ impl Projector<'_> {
             }
             "log" => return Some(log_words(change)),
             "log_synced" => return Some(self.log_synced(number(change), is_sum)),
-            "used" => return None,
+            "used" | "repeated" => return None,
             _ => {}
         }
         let id = number(&change[0]);

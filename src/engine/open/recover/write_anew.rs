@@ -57,9 +57,8 @@ pub fn write_anew(
     });
     match begun {
         Ok((log, appender, segments, manifest)) => {
-            if let Some(segments) = segments {
-                found.need(&segments);
-            }
+            segments.iter().for_each(|segments| found.need(segments));
+            found.dropped.clear();
             clean(fs.as_ref(), path, number, found);
             // What stays here goes with a later release.
             let _ = log.release_older();
@@ -92,7 +91,7 @@ fn go_on_as_before(
     path: &Path,
     fs: &Arc<dyn Fs>,
     wal_dir: &Path,
-    found: &Recovered,
+    found: &mut Recovered,
 ) -> Result<Manifest> {
     // The recovered log may be in the page cache alone, and later edits rely on it.
     // Only for want of room it goes on without that being said (wal/keep.rs).
@@ -104,7 +103,21 @@ fn go_on_as_before(
     }
     sync_chain(fs.as_ref(), wal_dir)?;
     clean(fs.as_ref(), path, found.manifest_number, found);
-    Manifest::resume(fs.clone(), path, found.manifest_number)
+    let mut manifest = Manifest::resume(fs.clone(), path, found.manifest_number)?;
+    for logged in std::mem::take(&mut found.logged) {
+        manifest.note(logged);
+    }
+    let dropped = std::mem::take(&mut found.dropped);
+    let mark = found.catalogue.time_high_water;
+    // These tables go when the manifest names them no more.
+    if !dropped.is_empty() && !found.torn && manifest.commit(vec![], mark).is_ok() {
+        for table in dropped {
+            let path = path.join(file_name::TABLES_DIR);
+            let _ = fs.remove(&path.join(file_name::table(table)));
+        }
+    }
+    found.catalogue.edit = manifest.catalogue().edit;
+    Ok(manifest)
 }
 
 /// Begins a new chain of log segments: behind the log that was found, if that can be kept, or else with what the memtables
@@ -164,7 +177,9 @@ fn clean(fs: &dyn Fs, path: &Path, manifest: u64, found: &Recovered) {
         return;
     }
     let tables_dir = path.join(file_name::TABLES_DIR);
-    let unnamed = unnamed_tables(fs, &tables_dir, &found.catalogue.tables());
+    let mut named = found.catalogue.tables();
+    named.extend(&found.dropped);
+    let unnamed = unnamed_tables(fs, &tables_dir, &named);
     for name in unnamed.unwrap_or_default() {
         let _ = fs.remove(&tables_dir.join(name));
     }
