@@ -785,6 +785,30 @@ fn a_change_of_what_a_container_is_costs_one_sync() {
     }
 }
 
+#[test]
+fn many_changes_wait_for_no_other_edit() {
+    let f = fixture();
+    let edits = || f.db.edits().unwrap();
+    let before = edits().len();
+    for n in 0..600 {
+        drop(f.db.container(&format!("n{n}")).unwrap());
+    }
+    assert_eq!(edits().len(), before + 2);
+    // Of one container the last settings are said, whatever came between.
+    for n in 0..600 {
+        f.c.set_default_ttl(default(1_000_000 + n)).unwrap();
+    }
+    assert_eq!(edits().len(), before + 2);
+    f.c.put("k", "v").unwrap();
+    f.db.flush().unwrap();
+    let said = edits().pop().unwrap();
+    assert_eq!(said.matches("settings_seq").count(), 600 - 256 - 257);
+    assert_eq!(said.matches("{\"settings\":").count(), 1, "{said}");
+    let db = options_of(&f.sim.power_cut_with(Survivors::Nothing), &f.clock);
+    assert_eq!(db.containers().len(), 601);
+    assert_eq!(db.container("c").unwrap().default_ttl(), default(1_000_599));
+}
+
 /// The manifest names its tables until an edit says the drop, and an open looks for them before it reads the log.
 #[test]
 fn tables_of_a_dropped_container_go_when_an_edit_says_so() {

@@ -197,6 +197,12 @@ impl History {
         self.openings += 1;
     }
 
+    /// A drop is said by an edit at once, and with it what the log says of containers.
+    fn edit(&self) {
+        drop(self.db().container("dropped").unwrap());
+        assert!(self.db().drop_container("dropped").unwrap());
+    }
+
     fn step(&mut self, step: Step) {
         let syncs = !matches!(step, Put(_) | Expire) || self.durability == Durability::Sync;
         match step {
@@ -212,10 +218,12 @@ impl History {
                 let ttl = Duration::from_secs(1_000_000 + u64::from(self.written));
                 let c = self.db().container("c").unwrap();
                 c.set_default_ttl(DefaultTtl::After(ttl)).unwrap();
+                self.edit();
             }
             Create => {
                 let name = format!("made {}", self.written);
                 self.db().container(&name).unwrap();
+                self.edit();
             }
             Flush => {
                 self.db().flush().unwrap();

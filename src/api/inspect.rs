@@ -248,9 +248,8 @@ impl Check<'_> {
             use crate::wal::FrameKind;
             let malformed = |what| frame.corruption(&what);
             match frame.header.kind {
-                FrameKind::Batch => {
-                    Ops::new(frame.payload).try_for_each(|op| op.map(|_| records += 1))
-                }
+                FrameKind::Batch => Ops::new(frame.payload)
+                    .try_for_each(|op| op.map(|op| records += u64::from(op.is_record()))),
                 FrameKind::Relog => {
                     relogged(frame.payload).try_for_each(|entry| entry.map(|_| records += 1))
                 }

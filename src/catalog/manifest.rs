@@ -39,7 +39,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::coding::{FRAME_HEADER_LEN, Reader, put_frame, read_frame};
-use crate::base::{Error, Result, Timestamp, file_name};
+use crate::base::{ContainerId, Error, Result, Timestamp, file_name};
 use crate::catalog::edit::{Catalogue, Change, Edit, Logged, Step};
 use crate::env::{File, Fs, make_dir, sync_name};
 
@@ -54,6 +54,9 @@ const HEADER_LEN: usize = 16;
 
 /// A manifest longer than this and than four times its first edit is replaced by a new one.
 const ROLL_BYTES: u64 = 1 << 20;
+
+/// How many changes are noted, at most, before an edit says them.
+const MOST_NOTED: usize = 256;
 
 /// Room reserved behind the last edit of the manifest and of its copy, in bytes: enough for some hundred edits that
 /// drop a table or release part of the log.
@@ -247,7 +250,32 @@ impl Manifest {
     pub fn note(&mut self, logged: Logged) {
         let noted = self.catalogue.note(&logged);
         noted.expect("the engine's operations fit its catalogue");
-        self.noted.extend(logged.changes);
+        for change in logged.changes {
+            if let Change::Settings(id, ..) = change {
+                self.forget_settings(id);
+            }
+            self.noted.push(change);
+        }
+    }
+
+    /// Leaves out earlier settings of a container, which later ones replace, but for what they say of its changes.
+    fn forget_settings(&mut self, id: ContainerId) {
+        let noted = self.noted.len();
+        let is_of_it = |change: &Change| match change {
+            Change::Settings(of, ..) | Change::ChangesFrom(of, _) => *of == id,
+            _ => false,
+        };
+        self.noted.retain(|change| !is_of_it(change));
+        let record = self.catalogue.containers.get(&id);
+        if let Some(record) = record.filter(|_| self.noted.len() < noted) {
+            let from = Change::ChangesFrom(id, record.changes_from);
+            self.noted.push(from);
+        }
+    }
+
+    /// Whether so much is noted that an edit is to say it: it would become long, and it is kept in memory.
+    pub fn wants_edit(&self) -> bool {
+        self.noted.len() > MOST_NOTED
     }
 
     /// Whether it is unknown if a failed edit happened.

@@ -188,6 +188,11 @@ impl Editing<'_> {
         }
     }
 
+    /// Whether so much is noted that an edit is to say it.
+    pub fn wants_edit(&self) -> bool {
+        self.manifest.as_ref().is_some_and(Manifest::wants_edit)
+    }
+
     /// How much [`Editing::lend_room`] frees at most, in bytes.
     pub fn lendable(&self) -> u64 {
         self.manifest.as_ref().map_or(0, Manifest::lendable)

@@ -284,9 +284,9 @@ impl Engine {
     }
 
     /// Without the commit lock: makes an edit say what was dropped, and frees its files then. Where the edit fails, they go
-    /// with the next one.
+    /// with the next one. An edit comes too where many changes wait for one.
     pub(in crate::engine) fn free_dropped(&self, dropped: Vec<DroppedContainer>) {
-        if dropped.is_empty() {
+        if dropped.is_empty() && !self.catalog.edit().wants_edit() {
             return;
         }
         for DroppedContainer { state, held } in dropped {
