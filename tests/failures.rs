@@ -347,6 +347,9 @@ fn a_copy_that_can_neither_be_written_nor_given_up_leaves_no_torn_manifest() {
         });
         for n in 1..4 {
             let _ = c.set_default_ttl(DefaultTtl::After(Duration::from_secs(n)));
+            // A drop is said by an edit at once.
+            let _ = db.container("dropped");
+            let _ = db.drop_container("dropped");
         }
         for sim in [sim.kill(), sim.power_cut(seed)] {
             stepped(&sim, &clock).container("c").unwrap();

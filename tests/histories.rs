@@ -328,6 +328,12 @@ fn a_flush_does_not_meet_a_table_that_was_left_behind() {
     }
 }
 
+/// A drop is said by an edit at once.
+fn edit(db: &Database) {
+    drop(db.container("dropped").unwrap());
+    assert!(db.drop_container("dropped").unwrap());
+}
+
 // Damage within the manifest, and a manifest that is too short, are told from a torn tail: each would undo what was
 // acknowledged.
 #[test]
@@ -338,9 +344,9 @@ fn a_manifest_does_not_lose_its_end_unnoticed() {
     let path = newest(&sim, PATH, "manifest-");
     let len = || sim.len(Path::new(&path)).unwrap().unwrap();
     let before = len();
-    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    edit(&db);
     let within = before + (len() - before) / 2;
-    c.set_default_ttl(DefaultTtl::Off).unwrap();
+    edit(&db);
     // Each is told without the copy, which may not have been written.
     let copy = newest(&sim, "/db/copy", "0");
     let alone = || {
@@ -373,7 +379,11 @@ fn a_full_disk_does_not_end_a_database_whose_manifest_is_long() {
     let sim = Sim::new(1);
     let (db, _) = stepped(&sim);
     let c = db.container("c").unwrap();
-    let change = |n: u64| c.set_default_ttl(DefaultTtl::After(Duration::from_secs(1 + n % 9)));
+    let change = |n: u64| {
+        c.set_default_ttl(DefaultTtl::After(Duration::from_secs(1 + n % 9)))?;
+        edit(&db);
+        ebbtide::Result::Ok(())
+    };
     let manifest = newest(&sim, PATH, "manifest-");
     let len = || sim.len(Path::new(&manifest)).unwrap().unwrap();
     let mut n = 0;
