@@ -38,6 +38,7 @@ const KEYS_PER_BLOCK: usize = 16;
 struct Block([AtomicU64; 4]);
 
 impl Block {
+    #[inline]
     fn bits(hash: u64) -> [u64; 4] {
         [0, 6, 12, 18].map(|shift| 1 << (hash >> shift & 63))
     }

@@ -106,6 +106,7 @@ pub struct ReadState {
 
 impl ReadState {
     /// The memtables, newest first.
+    #[inline]
     pub fn flushables(&self) -> impl DoubleEndedIterator<Item = &Arc<Flushable>> {
         std::iter::once(&self.active).chain(&self.sealed)
     }

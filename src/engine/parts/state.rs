@@ -14,7 +14,7 @@ use crate::engine::parts::passes::Passes;
 use crate::engine::parts::read_state::{Flushable, ReadState};
 use crate::engine::parts::read_states::{Missing, ReadStates};
 use crate::engine::parts::settings_cell::{Changing, SettingsCell};
-use crate::expiry::{Commands, Settings, SettingsChange};
+use crate::expiry::{Commands, ExpiryView, Settings, SettingsChange};
 use crate::mem::Pool;
 
 /// A container.
@@ -250,6 +250,19 @@ impl ContainerState {
         }
         P::would_wait()?;
         Ok(self.settings())
+    }
+
+    /// The same as a view of this moment.
+    #[inline(always)]
+    pub(in crate::engine) fn view_for<P: Patience>(
+        &self,
+        now: Timestamp,
+    ) -> Result<ExpiryView, P::Failure> {
+        if P::WAITS {
+            return Ok(ExpiryView::at(now, || self.settings()));
+        }
+        let settings = self.settings_for::<P>()?;
+        Ok(ExpiryView::at(now, || settings))
     }
 
     /// After the settings were read: whether they are of a change that a reader at this sequence number does not see.
