@@ -208,7 +208,7 @@ impl Engine {
         let (mut stamped, mut settings) = self.stamp_under(commit, relies_on, begin);
         if let Some(observed) = observed {
             let moment = stamped.moment();
-            if let Some(fault) = observed.fault_at(&moment, true)? {
+            if let Some(fault) = observed.fault_at(&moment)? {
                 return Ok(Err(fault));
             }
             if !settings.is_empty() {

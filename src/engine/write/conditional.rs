@@ -118,8 +118,8 @@ impl<'a> Plan<'a> {
         let mut read_states = vec![];
         for state in writes.states() {
             read_states.push(state.pin());
-            let (settings_version, views) = engine.views_by_version::<Wait>(state)?;
-            observed.add(state, settings_version, views);
+            let (settings_seq, views) = engine.views_and_seq::<Wait>(state)?;
+            observed.add(state, settings_seq, views);
         }
         let conditions = writes.conditions().iter();
         let is_changed = |condition: &Condition| !matches!(condition.demand, Demand::Expect(_));
@@ -414,7 +414,7 @@ impl Engine {
             self.make_visible(observed.checked())?;
             let commit = self.commit_log.lock();
             let (stamped, ()) = self.stamp_under(commit, observed.relies_on(), || ());
-            let fault = observed.fault_at(&stamped.moment(), false)?;
+            let fault = observed.fault_at(&stamped.moment())?;
             drop(stamped);
             let is_so = fault.is_none();
             return is_so

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::base::record::Header;
-use crate::base::{Patience, Result};
+use crate::base::{Patience, Result, Seq};
 use crate::data::batch::{Op, WriteTtl};
 use crate::data::item::Item;
 use crate::engine::Engine;
@@ -92,25 +92,25 @@ impl Engine {
         // The sequence number comes before the read state: then the read state holds every write up to it.
         let mut observed = Observed::new(self.commit_log.latest());
         let read_state = state.pin();
-        let (settings_version, views) = self.views_by_version::<P>(state)?;
+        let (settings_seq, views) = self.views_and_seq::<P>(state)?;
         let (version, item) =
             self.newest_checked::<P>(&read_state, key, observed.checked(), &views.now)?;
-        let place = observed.add(state, settings_version, views);
+        let place = observed.add(state, settings_seq, views);
         observed.note(place, Cow::Borrowed(key), version.as_ref());
         let live = version.filter(|_| item.is_some());
         Ok((observed, live, item))
     }
 
-    /// Views, and the version of their settings.
-    pub(in crate::engine) fn views_by_version<P: Patience>(
+    /// Views, and the write that changed their settings last.
+    pub(in crate::engine) fn views_and_seq<P: Patience>(
         &self,
         state: &ContainerState,
-    ) -> Result<(u64, ExpiryViews), P::Failure> {
+    ) -> Result<(Seq, ExpiryViews), P::Failure> {
         loop {
-            let version = state.settings_version();
+            let seq = state.settings_seq();
             let views = self.exact_views::<P>(state)?;
-            if version == state.settings_version() && version.is_multiple_of(2) {
-                return Ok((version, views));
+            if seq == state.settings_seq() {
+                return Ok((seq, views));
             }
             P::would_wait()?;
         }
@@ -136,7 +136,7 @@ impl Engine {
                 self.wait_if_relied_on(seq);
                 return Ok(false);
             }
-            if observed.fault_at(&moment, false)?.is_some() {
+            if observed.fault_at(&moment)?.is_some() {
                 return Ok(false);
             }
         }
