@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ebbtide::internals::{Fault, FaultPlan, Sim};
 use ebbtide::{
-    Batch, Container, Database, DefaultTtl, Error, Expect, Item, ManualClock, OnMiss, Options,
-    Outcome, Ttl, Update, Version, repair,
+    AtOnce, Batch, Container, Database, DefaultTtl, Error, Expect, Item, ManualClock, OnMiss,
+    Options, Outcome, Ttl, Update, Version, repair,
 };
 use tempfile::TempDir;
 use testkit::model::{Expire, Given, Life, Model, Need, Part, Seen, Standard, Time, Write};
@@ -778,7 +778,7 @@ fn items(c: &Container) -> Vec<Stored> {
 #[test]
 fn random_batches_tell_what_a_model_says() {
     let rounds = testkit::env("EBBTIDE_ROUNDS", 60);
-    let (mut skipped, mut conflicts) = (0, 0);
+    let (mut skipped, mut conflicts, mut at_once) = (0, 0, 0);
     for seed in 0..rounds {
         let (f, mut dice, mut now) = (fixture(), Random(seed), 0);
         let containers = NAMES.map(|name| f.db.container(name).unwrap());
@@ -794,7 +794,14 @@ fn random_batches_tell_what_a_model_says() {
             for made in &steps {
                 add(&mut batch, &containers[made.container], made);
             }
-            match (f.db.commit(&batch), foretold(&mut model, &steps)) {
+            // Some without waiting, if that can be.
+            let ready = match dice.one_in(2) {
+                true => f.db.try_write(&batch).map(AtOnce::ready),
+                false => Ok(None),
+            };
+            at_once += u64::from(!matches!(ready, Ok(None)));
+            let answer = ready.and_then(|ready| ready.map_or_else(|| f.db.commit(&batch), Ok));
+            match (answer, foretold(&mut model, &steps)) {
                 (Ok(written), Ok(told)) => {
                     let outcomes: Vec<_> =
                         written.outcomes().iter().map(|of| of.is_done()).collect();
@@ -825,7 +832,7 @@ fn random_batches_tell_what_a_model_says() {
         }
     }
     assert!(
-        skipped as u64 > 20 * rounds && conflicts > 3 * rounds,
-        "{skipped}, {conflicts}"
+        skipped as u64 > 20 * rounds && conflicts > 3 * rounds && at_once > 8 * rounds,
+        "{skipped}, {conflicts}, {at_once}"
     );
 }

@@ -145,7 +145,7 @@ impl AsyncDatabase {
         self.pooled(Lane::Write, |db| db.drop_container(name)).await
     }
 
-    /// As [`Database::write`]. A batch without conditions is begun inline.
+    /// As [`Database::write`]. A batch is begun inline, unless it changes settings or a condition needs a file.
     pub async fn write(&self, batch: Batch) -> Result<()> {
         self.commit(batch).await.map(drop)
     }

@@ -11,6 +11,8 @@
 //! where it would wait                                           what is asked instead
 //! writers are slowed down                                       is there no reason to?
 //! a quota, and live bytes are estimated                         is there slack?
+//! a condition, and its key is read                              is it in memory?
+//! a change of settings, which is synced                         is there none?
 //! the commit lock                                               is it free soon?
 //! the log's segment or ring is full                             does the frame fit?
 //! the active memtables are full, and are sealed with a commit   are they not?
@@ -103,7 +105,7 @@ impl Engine {
         })
     }
 
-    /// Writes a batch. One with conditions may read files and change settings, so its caller has to wait.
+    /// Writes a batch.
     pub fn write<P: Patience>(&self, writes: &Writes) -> Result<Begun, P::Failure> {
         let Some(engine) = writes.engine() else {
             return self.write_nothing::<P>(writes);
@@ -117,8 +119,7 @@ impl Engine {
             self.admit::<P>(state, weight / states.len() as u64)?;
         }
         if !writes.are_plain() {
-            P::would_wait()?;
-            return Ok(self.write_conditional(writes)?);
+            return self.write_conditional::<P>(writes);
         }
         if writes.len() == 0 {
             return self.write_nothing::<P>(writes);
@@ -244,14 +245,24 @@ impl Engine {
         if P::WAITS {
             return Ok(self.commit_log.lock_soon_after(|| prefetch(writes)));
         }
-        let Some(mut commit) = self.commit_log.try_lock() else {
-            P::would_wait()?;
-            return Ok(self.commit_log.lock());
-        };
+        let mut commit = self.lock_commit::<P>()?;
         let has_room = commit.active_bytes() < self.options.memtable_bytes
             && commit.appender()?.takes_at_once(writes.payload().len());
         P::require(|| has_room)?;
         Ok(commit)
+    }
+
+    /// Takes the commit lock; whoever must not wait, only if it will be free soon.
+    pub(in crate::engine) fn lock_commit<P: Patience>(
+        &self,
+    ) -> Result<MutexGuard<'_, CommitState>, P::Failure> {
+        if !P::WAITS
+            && let Some(commit) = self.commit_log.try_lock()
+        {
+            return Ok(commit);
+        }
+        P::would_wait()?;
+        Ok(self.commit_log.lock())
     }
 
     /// Under the commit lock: reads the clock. `relies_on` is the version that will be judged by it; `first` is called
