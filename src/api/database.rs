@@ -164,8 +164,8 @@ impl Database {
     ///
     /// For a batch without writes it returns the version of the last write to the database, and the current time.
     pub fn commit(&self, batch: impl Borrow<Batch>) -> Result<Written> {
-        let begun = self.engine.write::<Wait>(batch.borrow().checked()?)?;
-        Ok(begun.written)
+        let (begun, outcomes) = self.engine.write::<Wait>(batch.borrow().checked()?)?;
+        Ok(begun.written().with_outcomes(outcomes))
     }
 
     /// As [`Database::commit`], if nothing is to be waited for. [`AtOnce::WouldWait`]: nothing was written. It would wait for

@@ -154,7 +154,8 @@ impl AsyncDatabase {
     pub async fn commit(&self, batch: Batch) -> Result<Written> {
         let at_once = |way: &Begin, batch: &mut Batch| {
             let engine = self.shared.db().engine();
-            Ok(way.note(engine.write::<Now>(batch.checked()?)?))
+            let (begun, outcomes) = engine.write::<Now>(batch.checked()?)?;
+            Ok(way.note(begun).with_outcomes(outcomes))
         };
         let later = |batch| {
             let db = self.shared.db().clone();

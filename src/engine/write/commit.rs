@@ -31,7 +31,7 @@ use std::sync::Arc;
 use crate::base::sync::MutexGuard;
 use crate::base::{Attempt, Error, Now, Patience, Result, Seq, Timestamp};
 use crate::data::batch::{KeyRange, Op, Relogged};
-use crate::data::write::Written;
+use crate::data::write::{Outcome, Written};
 use crate::engine::Engine;
 use crate::engine::options::Durability;
 use crate::engine::parts::commit_log::CommitState;
@@ -69,13 +69,23 @@ impl Stamped<'_> {
 
 /// A write that is in the log and in memory, and will be done whatever becomes of its caller.
 #[must_use]
+#[derive(Clone, Copy)]
 pub struct Begun {
-    /// What it is.
-    pub written: Written,
+    /// The sequence number of its last operation.
+    last: Seq,
+    written_at: Timestamp,
     /// It is not acknowledged, and perhaps not seen, before the log is synced: its caller did not wait for that.
     // Only tasks wait for it by themselves.
     #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
     pub awaits_sync: bool,
+}
+
+impl Begun {
+    /// What it is.
+    #[inline]
+    pub fn written(self) -> Written {
+        Written::new(self.last, self.written_at)
+    }
 }
 
 /// Writes that are in the log and in memtables.
@@ -105,10 +115,10 @@ impl Engine {
         })
     }
 
-    /// Writes a batch.
-    pub fn write<P: Patience>(&self, writes: &Writes) -> Result<Begun, P::Failure> {
+    /// Writes a batch. Tells what became of each of its writes, if some may be left out.
+    pub fn write<P: Patience>(&self, writes: &Writes) -> Result<(Begun, Vec<Outcome>), P::Failure> {
         let Some(engine) = writes.engine() else {
-            return self.write_nothing::<P>(writes);
+            return Ok((self.write_nothing::<P>(writes)?, vec![]));
         };
         if !std::ptr::eq(Arc::as_ptr(engine), self) {
             let allowed = "containers of this database";
@@ -122,19 +132,20 @@ impl Engine {
             return self.write_conditional::<P>(writes);
         }
         if writes.len() == 0 {
-            return self.write_nothing::<P>(writes);
+            return Ok((self.write_nothing::<P>(writes)?, vec![]));
         }
         let payload = writes.bytes();
         let charge = self.charge_all::<P>(states, payload)?;
         let prepared = self.prepare(writes, payload, writes.len(), weight, charge);
-        self.commit_blind::<P>(&prepared)
+        Ok((self.commit_blind::<P>(&prepared)?, vec![]))
     }
 
     /// The same, where nothing is to be waited for, a sync included.
     pub fn try_write(&self, writes: &Writes) -> Attempt<Written> {
         let is_synced = [self.options.durability, self.durability_of(writes)];
         Now::require(|| !is_synced.contains(&Durability::Sync))?;
-        Ok(self.write::<Now>(writes)?.written)
+        let (begun, outcomes) = self.write::<Now>(writes)?;
+        Ok(begun.written().with_outcomes(outcomes))
     }
 
     /// The result of a batch that writes nothing. With [`Durability::Sync`] every earlier write survives a power cut, as
@@ -152,7 +163,8 @@ impl Engine {
         }
         let (last, now) = (self.commit_log.published(), self.clock.now());
         Ok(Begun {
-            written: Written::new(last, now),
+            last,
+            written_at: now,
             awaits_sync: false,
         })
     }
@@ -361,7 +373,8 @@ impl Engine {
             self.commit_log.publish(logged.last);
         }
         Ok(Begun {
-            written: Written::new(logged.last, logged.written_at),
+            last: logged.last,
+            written_at: logged.written_at,
             awaits_sync: awaits_sync && !P::WAITS,
         })
     }

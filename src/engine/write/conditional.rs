@@ -387,18 +387,21 @@ impl Engine {
     pub(in crate::engine) fn write_conditional<P: Patience>(
         &self,
         writes: &Writes,
-    ) -> Result<Begun, P::Failure> {
+    ) -> Result<(Begun, Vec<Outcome>), P::Failure> {
         P::require(|| !writes.change_settings())?;
         loop {
-            if let Some(begun) = self.try_conditional::<P>(writes)? {
-                return Ok(begun);
+            if let Some(done) = self.try_conditional::<P>(writes)? {
+                return Ok(done);
             }
             P::would_wait()?;
         }
     }
 
     /// None: something it relies on has changed meanwhile.
-    fn try_conditional<P: Patience>(&self, writes: &Writes) -> Result<Option<Begun>, P::Failure> {
+    fn try_conditional<P: Patience>(
+        &self,
+        writes: &Writes,
+    ) -> Result<Option<(Begun, Vec<Outcome>)>, P::Failure> {
         let mut plan = Plan::new::<P>(self, writes)?;
         let walked = plan.walk::<P>()?;
         if plan.observed.ends_unseen(self.commit_log.published()) {
@@ -418,11 +421,8 @@ impl Engine {
             };
             return Err(conflict.into());
         }
-        let Some(mut begun) = self.commit_plan::<P>(&mut plan)? else {
-            return Ok(None);
-        };
-        begun.written = begun.written.with_outcomes(plan.outcomes);
-        Ok(Some(begun))
+        let begun = self.commit_plan::<P>(&mut plan)?;
+        Ok(begun.map(|begun| (begun, plan.outcomes)))
     }
 
     fn commit_plan<P: Patience>(&self, plan: &mut Plan<'_>) -> Result<Option<Begun>, P::Failure> {

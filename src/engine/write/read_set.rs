@@ -219,7 +219,7 @@ impl Engine {
         let charge = self.charge_all::<Wait>(states, writes.bytes())?;
         let prepared = self.prepare(writes, writes.bytes(), writes.len(), weight, charge);
         match self.commit_over::<Wait>(&prepared, &mut read_set.observed)? {
-            Ok(begun) => Ok(begun.written),
+            Ok(begun) => Ok(begun.written()),
             Err(changed) => Err(read_set.conflict_over(changed.container, &changed.key)),
         }
     }
