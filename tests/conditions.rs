@@ -6,16 +6,16 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ebbtide::internals::{Fault, FaultPlan, Sim};
 use ebbtide::{
     AtOnce, Batch, Container, Database, DefaultTtl, Error, Expect, Item, ManualClock, OnMiss,
-    Options, Outcome, Ttl, Update, Version, repair,
+    Options, Outcome, Reads, Ttl, Update, Version, repair,
 };
 use tempfile::TempDir;
 use testkit::model::{Expire, Given, Life, Model, Need, Part, Seen, Standard, Time, Write};
@@ -526,6 +526,46 @@ fn of_batches_at_once_one_is_told_that_it_has_created_a_key() {
             f.c.iter()
                 .filter(|item| item.as_ref().unwrap().value() == me.to_string().as_str());
         assert_eq!(own.count(), created);
+    }
+}
+
+/// What a write was left out for is looked at again when the batch is stamped: while the batch reads a file, it is deleted,
+/// or ends, or comes to be.
+#[test]
+fn what_a_write_was_left_out_for_is_so_at_the_stamp() {
+    type Meanwhile = fn(&Container, &ManualClock);
+    let meanwhile: [Meanwhile; 3] = [
+        |c, _| c.delete("held").unwrap(),
+        |_, clock| clock.advance(Duration::from_millis(10)),
+        |c, _| c.put("free", "meanwhile").unwrap(),
+    ];
+    for (of, meanwhile) in meanwhile.into_iter().enumerate() {
+        let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+        let options = on(&sim).clock(clock.clone()).stepped();
+        let options = options.reads(Reads::Pread).cache_bytes(0);
+        let db = options.open("/db").unwrap();
+        let c = db.container("c").unwrap();
+        c.put("stored", "v").unwrap();
+        db.flush().unwrap();
+        c.put_with_ttl("held", "v", after(10)).unwrap();
+        let mut batch = Batch::new();
+        batch.on_miss(OnMiss::Skip);
+        batch.create(&c, "held", "new", Ttl::Never);
+        batch.replace(&c, "free", "new", Ttl::Never);
+        batch.create(&c, "stored", "new", Ttl::Never);
+        let acts = Mutex::new(Some((c.clone(), clock.clone())));
+        sim.watch(move |_, call| {
+            let acts = (call.operation == "read").then(|| acts.lock().unwrap().take());
+            if let Some((c, clock)) = acts.flatten() {
+                meanwhile(&c, &clock);
+            }
+        });
+        assert_eq!(done(&batch, &db), [of < 2, of == 2, false], "{of}");
+        assert_eq!(c.contains("free").unwrap(), of == 2);
+        assert_eq!(
+            c.get("held").unwrap().unwrap(),
+            if of < 2 { "new" } else { "v" }
+        );
     }
 }
 

@@ -29,7 +29,7 @@
 use std::sync::Arc;
 
 use crate::base::sync::MutexGuard;
-use crate::base::{Attempt, Error, Now, Patience, Result, Seq, Timestamp};
+use crate::base::{Attempt, Error, Now, Patience, Result, Seq, Timestamp, Wait};
 use crate::data::batch::{KeyRange, Op, Relogged};
 use crate::data::write::{Outcome, Written};
 use crate::engine::Engine;
@@ -116,7 +116,21 @@ impl Engine {
     }
 
     /// Writes a batch. Tells what became of each of its writes, if some may be left out.
+    #[inline(always)]
     pub fn write<P: Patience>(&self, writes: &Writes) -> Result<(Begun, Vec<Outcome>), P::Failure> {
+        match P::WAITS {
+            true => Ok(self.write_waiting(writes)?),
+            false => self.write_by::<P>(writes),
+        }
+    }
+
+    /// What is generic is compiled with the caller's crate, where functions of this one are not inlined.
+    fn write_waiting(&self, writes: &Writes) -> Result<(Begun, Vec<Outcome>)> {
+        self.write_by::<Wait>(writes)
+    }
+
+    #[inline(always)]
+    fn write_by<P: Patience>(&self, writes: &Writes) -> Result<(Begun, Vec<Outcome>), P::Failure> {
         let Some(engine) = writes.engine() else {
             return Ok((self.write_nothing::<P>(writes)?, vec![]));
         };
@@ -214,24 +228,21 @@ impl Engine {
     ) -> Result<Result<Begun, Fault>, P::Failure> {
         let commit = self.lock_for::<P>(writes)?;
         let relies_on = observed.and_then(Observed::relies_on);
-        let begin = || {
-            let begin = |observed| SettingsChanges::begin(writes.states(), observed);
-            observed.map_or(SettingsChanges::NONE, begin)
-        };
+        let begin = || SettingsChanges::begin(writes.states(), observed?);
         let (mut stamped, mut settings) = self.stamp_under(commit, relies_on, begin);
         if let Some(observed) = observed {
             let moment = stamped.moment();
             if let Some(fault) = observed.fault_at(&moment)? {
                 return Ok(Err(fault));
             }
-            if !settings.is_empty() {
+            if let Some(settings) = &mut settings {
                 settings.stamp(self, observed, &stamped.reading, &moment)?;
             }
         }
         let logged = self.log_and_apply(&mut stamped, writes)?;
-        let changes_settings = !settings.is_empty();
-        match observed {
-            Some(observed) if changes_settings => {
+        let changes_settings = settings.is_some();
+        match (settings, observed) {
+            (Some(settings), Some(observed)) => {
                 settings.count(self, observed, (logged.last, logged.position))?;
             }
             _ if self.is_seen_at_once(writes, &logged) => {

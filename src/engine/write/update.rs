@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::base::record::Header;
-use crate::base::{Patience, Result, Seq};
+use crate::base::{Patience, Result, Seq, Wait};
 use crate::data::batch::{Op, WriteTtl};
 use crate::data::item::Item;
 use crate::engine::Engine;
@@ -24,6 +24,9 @@ pub enum UpdateAction {
     /// It is deleted; where no live item is, this is the same as nothing.
     Delete,
 }
+
+/// Chooses what to do with the item that was read.
+type Decide<'a> = &'a mut dyn FnMut(Option<Item>) -> UpdateAction;
 
 impl UpdateAction {
     /// The write that it is to a key with this live version, if it is one.
@@ -51,11 +54,35 @@ impl Engine {
     /// Reads a key, lets `decide` choose what to do with it, and does that, unless meanwhile the key was written, or
     /// died or came back by the clock: then it starts over. Also when there is nothing to do, it checks that the key is
     /// unchanged. None: the item was not changed.
+    #[inline(always)]
     pub fn update<P: Patience>(
         &self,
         state: &Arc<ContainerState>,
         key: &[u8],
-        decide: &mut dyn FnMut(Option<Item>) -> UpdateAction,
+        decide: Decide<'_>,
+    ) -> Result<Option<Begun>, P::Failure> {
+        match P::WAITS {
+            true => Ok(self.update_waiting(state, key, decide)?),
+            false => self.update_by::<P>(state, key, decide),
+        }
+    }
+
+    /// What is generic is compiled with the caller's crate, where functions of this one are not inlined.
+    fn update_waiting(
+        &self,
+        state: &Arc<ContainerState>,
+        key: &[u8],
+        decide: Decide<'_>,
+    ) -> Result<Option<Begun>> {
+        self.update_by::<Wait>(state, key, decide)
+    }
+
+    #[inline(always)]
+    fn update_by<P: Patience>(
+        &self,
+        state: &Arc<ContainerState>,
+        key: &[u8],
+        decide: Decide<'_>,
     ) -> Result<Option<Begun>, P::Failure> {
         loop {
             // The size of the write is not known yet; most are small.
