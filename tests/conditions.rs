@@ -529,8 +529,8 @@ fn of_batches_at_once_one_is_told_that_it_has_created_a_key() {
     }
 }
 
-/// What a write was left out for is looked at again when the batch is stamped: while the batch reads a file, it is deleted,
-/// or ends, or comes to be.
+/// A write that was left out is judged again when the batch is stamped: while the batch reads a file, the item that stood
+/// against it is deleted, or ends, or the one that it lacked is written.
 #[test]
 fn what_a_write_was_left_out_for_is_so_at_the_stamp() {
     type Meanwhile = fn(&Container, &ManualClock);

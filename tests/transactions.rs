@@ -428,7 +428,7 @@ fn a_changed_default_is_a_conflict() {
     }
 }
 
-/// Whoever relies on the settings goes on when a change of them was begun and refused.
+/// A change of settings that was begun and refused is none to those who rely on them.
 #[test]
 fn a_change_that_is_refused_is_no_conflict() {
     for by_batch in [false, true] {

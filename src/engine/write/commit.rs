@@ -124,7 +124,7 @@ impl Engine {
         }
     }
 
-    /// What is generic is compiled with the caller's crate, where functions of this one are not inlined.
+    /// Compiled here; a generic function is compiled with its caller's crate, where those of this one are not inlined.
     fn write_waiting(&self, writes: &Writes) -> Result<(Begun, Vec<Outcome>)> {
         self.write_by::<Wait>(writes)
     }

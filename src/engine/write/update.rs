@@ -67,7 +67,7 @@ impl Engine {
         }
     }
 
-    /// What is generic is compiled with the caller's crate, where functions of this one are not inlined.
+    /// Compiled here; a generic function is compiled with its caller's crate, where those of this one are not inlined.
     fn update_waiting(
         &self,
         state: &Arc<ContainerState>,
