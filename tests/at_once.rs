@@ -15,7 +15,7 @@ use std::time::Duration;
 use ebbtide::internals::{Sim, pretend_memory_is_short};
 use ebbtide::{
     AtOnce, Batch, Compression, Container, Database, DefaultTtl, Durability, Expect, Item,
-    ManualClock, Options, Reads, Ttl, View,
+    ManualClock, OnMiss, Options, Reads, Ttl, View,
 };
 use testkit::patience::comes_true;
 use testkit::random::Random;
@@ -364,13 +364,7 @@ fn a_batch_is_written_whole_or_would_wait() {
     clock.advance(SECOND);
     assert_eq!(b.try_get("k").unwrap(), AtOnce::Ready(None));
 
-    // Its conditions would have to be looked up.
     let version = a.item("k").unwrap().unwrap().version();
-    let mut batch = Batch::new();
-    batch
-        .require(&a, "k", Expect::Version(version))
-        .put(&a, "k", "3");
-    assert_eq!(db.try_write(&batch).unwrap(), AtOnce::WouldWait);
     // It is to be synced.
     let mut batch = Batch::new();
     batch.put(&a, "k", "4").durability(Durability::Sync);
@@ -384,6 +378,63 @@ fn a_batch_is_written_whole_or_would_wait() {
     let mut batch = Batch::new();
     batch.put(&a, "k", "5");
     assert!(db.try_write(&batch).unwrap_err().is_closed());
+}
+
+#[test]
+fn conditions_are_looked_up_where_nothing_is_waited_for() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let options = options(&sim, &clock).reads(Reads::Pread);
+    let (db, items) = unread(&options.cache_bytes(0));
+    items.put("new", "1").unwrap();
+    let (version, calls) = (items.item("new").unwrap().unwrap().version(), calls(&sim));
+    let commit = |batch: &Batch| {
+        let before = (calls.load(Ordering::Relaxed), db.last_version());
+        let answer = db.try_write(batch);
+        let after = (calls.load(Ordering::Relaxed), db.last_version());
+        match &answer {
+            Ok(AtOnce::Ready(written)) => assert_eq!(after.1, written.version()),
+            _ => assert_eq!(after, before, "nothing was done"),
+        }
+        answer
+    };
+    let mut batch = Batch::new();
+    batch
+        .require(&items, "new", Expect::Version(version))
+        .on_miss(OnMiss::Skip)
+        .create(&items, "new", "2", Ttl::Inherit)
+        .touch(&items, "new");
+    let written = commit(&batch).unwrap().ready().unwrap();
+    let outcomes: Vec<_> = written.outcomes().iter().map(|of| of.is_done()).collect();
+    assert_eq!(outcomes, [false, true]);
+    assert!(commit(&batch).unwrap_err().is_conflict(), "a later version");
+
+    // All are left out.
+    let mut batch = Batch::new();
+    batch
+        .on_miss(OnMiss::Skip)
+        .create(&items, "new", "2", Ttl::Inherit);
+    let written = commit(&batch).unwrap().ready().unwrap();
+    assert!(!written.outcomes()[0].is_done());
+
+    // A file has to be read: for one that holds, for one that does not, for one on which nothing is written.
+    for (expect, on_miss) in [
+        (Expect::Present, OnMiss::Conflict),
+        (Expect::Absent, OnMiss::Conflict),
+        (Expect::Absent, OnMiss::Skip),
+    ] {
+        let mut batch = Batch::new();
+        batch.put(&items, "other", "").on_miss(on_miss);
+        match expect {
+            Expect::Present => batch.replace(&items, "k", "2", Ttl::Inherit),
+            _ => batch.create(&items, "k", "2", Ttl::Inherit),
+        };
+        assert_eq!(commit(&batch).unwrap(), AtOnce::WouldWait, "{expect:?}");
+    }
+    // A change of settings is synced.
+    let mut batch = Batch::new();
+    batch.set_default_ttl(&items, DefaultTtl::Off);
+    assert_eq!(commit(&batch).unwrap(), AtOnce::WouldWait);
+    assert!(!items.contains("other").unwrap());
 }
 
 #[test]

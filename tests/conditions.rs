@@ -6,16 +6,16 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ebbtide::internals::{Fault, FaultPlan, Sim};
 use ebbtide::{
-    Batch, Container, Database, DefaultTtl, Error, Expect, Item, ManualClock, OnMiss, Options,
-    Outcome, Ttl, Update, Version, repair,
+    AtOnce, Batch, Container, Database, DefaultTtl, Error, Expect, Item, ManualClock, OnMiss,
+    Options, Outcome, Reads, Ttl, Update, Version, repair,
 };
 use tempfile::TempDir;
 use testkit::model::{Expire, Given, Life, Model, Need, Part, Seen, Standard, Time, Write};
@@ -529,6 +529,46 @@ fn of_batches_at_once_one_is_told_that_it_has_created_a_key() {
     }
 }
 
+/// A write that was left out is judged again when the batch is stamped: while the batch reads a file, the item that stood
+/// against it is deleted, or ends, or the one that it lacked is written.
+#[test]
+fn what_a_write_was_left_out_for_is_so_at_the_stamp() {
+    type Meanwhile = fn(&Container, &ManualClock);
+    let meanwhile: [Meanwhile; 3] = [
+        |c, _| c.delete("held").unwrap(),
+        |_, clock| clock.advance(Duration::from_millis(10)),
+        |c, _| c.put("free", "meanwhile").unwrap(),
+    ];
+    for (of, meanwhile) in meanwhile.into_iter().enumerate() {
+        let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+        let options = on(&sim).clock(clock.clone()).stepped();
+        let options = options.reads(Reads::Pread).cache_bytes(0);
+        let db = options.open("/db").unwrap();
+        let c = db.container("c").unwrap();
+        c.put("stored", "v").unwrap();
+        db.flush().unwrap();
+        c.put_with_ttl("held", "v", after(10)).unwrap();
+        let mut batch = Batch::new();
+        batch.on_miss(OnMiss::Skip);
+        batch.create(&c, "held", "new", Ttl::Never);
+        batch.replace(&c, "free", "new", Ttl::Never);
+        batch.create(&c, "stored", "new", Ttl::Never);
+        let acts = Mutex::new(Some((c.clone(), clock.clone())));
+        sim.watch(move |_, call| {
+            let acts = (call.operation == "read").then(|| acts.lock().unwrap().take());
+            if let Some((c, clock)) = acts.flatten() {
+                meanwhile(&c, &clock);
+            }
+        });
+        assert_eq!(done(&batch, &db), [of < 2, of == 2, false], "{of}");
+        assert_eq!(c.contains("free").unwrap(), of == 2);
+        assert_eq!(
+            c.get("held").unwrap().unwrap(),
+            if of < 2 { "new" } else { "v" }
+        );
+    }
+}
+
 #[test]
 fn a_requirement_is_one_of_the_whole_batch() {
     let f = fixture();
@@ -778,7 +818,7 @@ fn items(c: &Container) -> Vec<Stored> {
 #[test]
 fn random_batches_tell_what_a_model_says() {
     let rounds = testkit::env("EBBTIDE_ROUNDS", 60);
-    let (mut skipped, mut conflicts) = (0, 0);
+    let (mut skipped, mut conflicts, mut at_once) = (0, 0, 0);
     for seed in 0..rounds {
         let (f, mut dice, mut now) = (fixture(), Random(seed), 0);
         let containers = NAMES.map(|name| f.db.container(name).unwrap());
@@ -794,7 +834,14 @@ fn random_batches_tell_what_a_model_says() {
             for made in &steps {
                 add(&mut batch, &containers[made.container], made);
             }
-            match (f.db.commit(&batch), foretold(&mut model, &steps)) {
+            // Some without waiting, if that can be.
+            let ready = match dice.one_in(2) {
+                true => f.db.try_write(&batch).map(AtOnce::ready),
+                false => Ok(None),
+            };
+            at_once += u64::from(!matches!(ready, Ok(None)));
+            let answer = ready.and_then(|ready| ready.map_or_else(|| f.db.commit(&batch), Ok));
+            match (answer, foretold(&mut model, &steps)) {
                 (Ok(written), Ok(told)) => {
                     let outcomes: Vec<_> =
                         written.outcomes().iter().map(|of| of.is_done()).collect();
@@ -825,7 +872,7 @@ fn random_batches_tell_what_a_model_says() {
         }
     }
     assert!(
-        skipped as u64 > 20 * rounds && conflicts > 3 * rounds,
-        "{skipped}, {conflicts}"
+        skipped as u64 > 20 * rounds && conflicts > 3 * rounds && at_once > 8 * rounds,
+        "{skipped}, {conflicts}, {at_once}"
     );
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use ebbtide::internals::{Sim, Survivors};
 use ebbtide::{
     Batch, Container, Database, DefaultTtl, Durability, Error, Item, ManualClock, Options, Result,
-    Transaction, Ttl,
+    Transaction, Ttl, Update,
 };
 
 const NOW: u64 = 1_767_225_600_000;
@@ -425,6 +425,40 @@ fn a_changed_default_is_a_conflict() {
             change(DefaultTtl::NoDefault);
             tx.commit().unwrap();
         }
+    }
+}
+
+/// A change of settings that was begun and refused is none to those who rely on them.
+#[test]
+fn a_change_that_is_refused_is_no_conflict() {
+    for by_batch in [false, true] {
+        let f = fixture();
+        f.a.put_with_ttl("x", "", Ttl::Never).unwrap();
+        f.clock.jump(NOW + 86_400_000);
+        let refuse = || {
+            let (mut batch, default) = (Batch::new(), DefaultTtl::After(Duration::from_secs(1)));
+            let answer = match by_batch {
+                true => f.db.write(batch.set_default_ttl(&f.a, default)),
+                false => f.a.set_default_ttl(default),
+            };
+            assert!(matches!(answer, Err(Error::ClockUnsettled { .. })));
+        };
+        let tx = f.db.begin();
+        assert!(tx.contains(&f.a, "x").unwrap());
+        refuse();
+        assert_eq!(pairs(tx.iter(&f.a)), [("x".into(), "".into())]);
+        tx.put(&f.a, "y", "").unwrap();
+        refuse();
+        tx.commit().unwrap();
+
+        let mut shown = 0;
+        let put = |_: Option<&Item>| {
+            shown += 1;
+            refuse();
+            Update::Put(b"new".to_vec(), Ttl::Never)
+        };
+        f.a.update("x", put).unwrap();
+        assert_eq!(shown, 1, "nothing has changed meanwhile");
     }
 }
 

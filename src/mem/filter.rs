@@ -100,6 +100,7 @@ impl Filter {
 
     /// Adds a key that was not added before. Called by one thread at a time. `expected` estimates how many more will come;
     /// it is called when the filter grows.
+    #[inline(always)]
     pub fn add(&self, hash: u64, expected: impl FnOnce() -> usize) {
         let last = self.stages().last();
         if self.admits_all.load(Ordering::Relaxed) {
@@ -153,6 +154,7 @@ impl Filter {
     }
 
     /// Memory it takes.
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }

@@ -223,15 +223,21 @@ impl ContainerState {
         self.settings.load_whole()
     }
 
-    /// The settings, and the version by which to tell whether they stay so.
-    pub(in crate::engine) fn settings_by_version(&self) -> (u64, Settings) {
+    /// The settings, and the write that changed them last.
+    pub(in crate::engine) fn settings_and_seq(&self) -> (Seq, Settings) {
         loop {
-            let version = self.settings_version();
+            let seq = self.settings_seq();
             let settings = self.settings();
-            if version.is_multiple_of(2) && version == self.settings_version() {
-                return (version, settings);
+            if seq == self.settings_seq() {
+                return (seq, settings);
             }
         }
+    }
+
+    /// See [`SettingsCell::changed`].
+    #[inline]
+    pub(in crate::engine) fn settings_seq(&self) -> Seq {
+        self.settings.changed()
     }
 
     /// See [`SettingsCell::version`]. As long as it stays the same, the container is not dropped either.

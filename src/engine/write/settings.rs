@@ -35,13 +35,10 @@ struct Change<'a> {
 pub(in crate::engine) struct SettingsChanges<'a>(Vec<Change<'a>>);
 
 impl<'a> SettingsChanges<'a> {
-    /// Of a write that changes none.
-    pub const NONE: SettingsChanges<'static> = SettingsChanges(vec![]);
-
-    /// Under the commit lock, before the clock is read.
-    pub fn begin(states: &'a [Arc<ContainerState>], observed: &Observed<'_>) -> Self {
+    /// Under the commit lock, before the clock is read. None: the write changes none.
+    pub fn begin(states: &'a [Arc<ContainerState>], observed: &Observed<'_>) -> Option<Self> {
         if observed.own_changes.is_empty() {
-            return SettingsChanges::NONE;
+            return None;
         }
         let changed = (0..states.len()).filter(|at| observed.changes_of(*at).next().is_some());
         let begin = |place| Change {
@@ -50,13 +47,7 @@ impl<'a> SettingsChanges<'a> {
             changing: ContainerState::begin_change(&states[place]),
             to: None,
         };
-        SettingsChanges(changed.map(begin).collect())
-    }
-
-    /// Whether there are none.
-    #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        Some(SettingsChanges(changed.map(begin).collect()))
     }
 
     /// What the settings will be.

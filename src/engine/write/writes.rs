@@ -174,6 +174,11 @@ impl Writes {
         self.conditions.is_empty() && !self.change_settings
     }
 
+    /// Whether one of the writes changes settings.
+    pub(in crate::engine) fn change_settings(&self) -> bool {
+        self.change_settings
+    }
+
     /// Whether a write may be left out.
     pub(in crate::engine) fn may_skip(&self) -> bool {
         self.may_skip
