@@ -1,11 +1,28 @@
-//! Resources of this process, as Linux counts them; zero on other systems.
+//! Resources of this process, as Linux counts them, zero on other systems; and this program again, for one test alone.
 
 use std::fmt;
 use std::fs;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+
+/// The name of a test of this program, whose module is at `module_path!()`.
+pub fn test_name(module: &str, function: &str) -> String {
+    match module.split_once("::") {
+        Some((_, module)) => format!("{module}::{function}"),
+        None => function.to_owned(),
+    }
+}
+
+/// This program again, for one of its tests, which shows what it prints.
+pub fn alone(module: &str, function: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let name = test_name(module, function);
+    command.args(["--exact", &name, "--nocapture", "--test-threads=1", "-q"]);
+    command
+}
 
 /// Resident memory, in bytes. The system reclaims file pages whenever it needs them; anonymous memory stays.
 #[derive(Clone, Copy, Default)]

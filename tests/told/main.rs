@@ -1,0 +1,8 @@
+//! What others are told: readers of expirations and changes, followers, listeners, metrics.
+
+mod changes;
+mod feed;
+mod follow;
+mod listener;
+mod metrics;
+mod traces;
