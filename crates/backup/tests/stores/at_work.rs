@@ -23,7 +23,7 @@ struct World {
 impl World {
     /// With a backup of ten items.
     fn new() -> World {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = testkit::scratch();
         let db = Database::open(folder.path().join("db")).unwrap();
         let world = World { folder, db };
         world.write();

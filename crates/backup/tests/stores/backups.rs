@@ -21,7 +21,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = testkit::scratch();
         let db = Database::open(folder.path().join("db")).unwrap();
         let items = db.container("items").unwrap();
         World { folder, db, items }
@@ -332,7 +332,7 @@ fn a_manifest_that_was_changed_is_found() {
 
 #[test]
 fn a_name_is_taken_once() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = testkit::scratch();
     let store = Folder::new(folder.path().join("store"));
     assert!(store.put("backups/1", &mut &b"first"[..]).unwrap());
     assert!(!store.put("backups/1", &mut &b"second"[..]).unwrap());

@@ -28,7 +28,7 @@ impl World {
     }
 
     fn with(options: Options) -> World {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = testkit::scratch();
         let clock = ManualClock::new(START);
         let options = options.clock(clock.clone());
         let db = options.open(folder.path().join("db")).unwrap();

@@ -30,7 +30,7 @@ struct World {
 impl World {
     /// A database with a backup, a ledger, and another backup.
     fn new() -> World {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = testkit::scratch();
         let options = Options::new().clock(ManualClock::new(START));
         let db = options.open(folder.path().join("db")).unwrap();
         let store = Folder::new(folder.path().join("store"));

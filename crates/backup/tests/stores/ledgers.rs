@@ -90,7 +90,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> World {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = testkit::scratch();
         let clock = ManualClock::new(START);
         let options = Options::new().clock(clock.clone());
         let db = options.open(folder.path().join("db")).unwrap();
@@ -637,7 +637,7 @@ fn a_command_is_told_also_when_nothing_that_it_reached_is_stored() {
 /// What became of another database's items is told to no copy of this one.
 #[test]
 fn a_ledger_of_another_database_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = testkit::scratch();
     let options = Options::new();
     let copy_of = |name: &str| {
         let db = options.open(folder.path().join(name)).unwrap();
