@@ -539,25 +539,26 @@ fn no_signature_has_a_type_that_is_not_public() {
 }
 
 /// A package that depends on the library, as others write theirs.
-struct Embedder(tempfile::TempDir);
+struct Embedder(PathBuf);
 
 impl Embedder {
     fn new() -> Embedder {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir_all(folder.path().join("src/bin")).unwrap();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("embedder");
+        fs::create_dir_all(folder.join("src/bin")).unwrap();
         let manifest = format!(
             "[package]\nname = \"embedder\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\nebbtide = {{ path = {:?}, features = [\"tokio\", \"typed\"] }}\n",
             root()
         );
-        fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
+        fs::write(folder.join("Cargo.toml"), manifest).unwrap();
         // The versions that are here already, so that nothing is fetched.
-        fs::copy(root().join("Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();
+        fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
         Embedder(folder)
     }
 
-    /// Checks a program; `None` when it is right, or else what the compiler said.
+    /// Checks a program; `None` when it is right, or else what the compiler said. In the folder of all that is built, where
+    /// much of what that takes is already.
     fn compile(&self, name: &str, program: &str) -> Option<String> {
-        fs::write(self.0.path().join(format!("src/bin/{name}.rs")), program).unwrap();
+        fs::write(self.0.join(format!("src/bin/{name}.rs")), program).unwrap();
         let output = Command::new(env!("CARGO"))
             .args([
                 "check",
@@ -567,8 +568,8 @@ impl Embedder {
                 name,
                 "--target-dir",
             ])
-            .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join("embedder"))
-            .current_dir(self.0.path())
+            .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap())
+            .current_dir(&self.0)
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -607,7 +608,7 @@ fn embedders_see_the_surface_and_nothing_of_the_inside() {
         assert!(said.contains(&refused), "{method}: {said}");
     }
 
-    let lock = fs::read_to_string(embedder.0.path().join("Cargo.lock")).unwrap();
+    let lock = fs::read_to_string(embedder.0.join("Cargo.lock")).unwrap();
     for dependency in ["clap", "indicatif", "signal-hook"] {
         assert!(
             !lock.contains(&format!("name = \"{dependency}\"\n")),
