@@ -23,7 +23,6 @@ use testkit::process;
 const MEMTABLE: usize = 256 << 10;
 const VALUE: usize = 1_000;
 const WRITERS: u64 = 3;
-const CHILD: &str = "EBBTIDE_SHUTDOWN_CHILD";
 
 /// The engine's threads in this process.
 fn threads() -> usize {
@@ -137,19 +136,9 @@ fn blocked_and_closed(path: &Path, on_stall: Stall) -> u64 {
 
 #[test]
 fn a_blocked_flush_bounds_memory_and_closing_ends() {
+    let name = "a_blocked_flush_bounds_memory_and_closing_ends";
     // It counts the threads of its process.
-    if std::env::var_os(CHILD).is_none() {
-        let mut again = process::alone(
-            module_path!(),
-            "a_blocked_flush_bounds_memory_and_closing_ends",
-        );
-        let done = again.env(CHILD, "1").output().unwrap();
-        println!("{}", String::from_utf8_lossy(&done.stdout));
-        assert!(
-            done.status.success(),
-            "{}",
-            String::from_utf8_lossy(&done.stderr)
-        );
+    if !process::is_alone(module_path!(), name) {
         return;
     }
     let mut most = 0;

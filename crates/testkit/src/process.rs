@@ -24,6 +24,19 @@ pub fn alone(module: &str, function: &str) -> Command {
     command
 }
 
+/// Whether this is a process for one test alone; if not, the test has run in one, and what it printed is printed.
+pub fn is_alone(module: &str, function: &str) -> bool {
+    const ALONE: &str = "EBBTIDE_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let done = alone(module, function).env(ALONE, "1").output().unwrap();
+    println!("{}", String::from_utf8_lossy(&done.stdout));
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    false
+}
+
 /// Resident memory, in bytes. The system reclaims file pages whenever it needs them; anonymous memory stays.
 #[derive(Clone, Copy, Default)]
 pub struct Memory {
