@@ -201,7 +201,7 @@ fn temporary_folder() -> TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }
 
-/// What a process would leave that was killed now: tables are shared, all else is copied.
+/// Copies the files that a kill now would leave: tables are shared, all others are copied.
 fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
@@ -346,7 +346,7 @@ fn reopen(c: &mut Criterion, copy: &dyn Fn() -> World) {
     });
 }
 
-/// What it takes to give expired bytes back: whole runs, and those that lie between bytes that live on.
+/// The cost of reclaiming expired bytes: whole runs, and records that lie between live ones.
 fn reclaim(c: &mut Criterion) {
     let expired = |mixed: bool| {
         let clock = ManualClock::new(1_800_000_000_000);

@@ -1,4 +1,4 @@
-//! What a bulk load costs beside puts, and how soon all that it has loaded is gone on command: the figures of
+//! The cost of a bulk load beside puts, and the time until all that it has loaded is gone on command: the figures of
 //! docs/measurements/bulk.md.
 //!
 //! `cargo run --release --example bulk_load -- fill DIR ITEMS`: fills a database in DIR by puts in random order, then one by

@@ -1,4 +1,4 @@
-//! What `Database::changes` costs a busy writer, and what a poll costs in which nothing is new: the figures of
+//! The cost of `Database::changes` for a busy writer, and of a poll that finds nothing new: the figures of
 //! docs/measurements/changes.md.
 //!
 //! `cargo run --release --example change_polls -- [SECONDS [POLL_MILLIS [ITEMS]]]`

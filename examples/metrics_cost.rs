@@ -1,4 +1,4 @@
-//! What it costs puts and gets to publish figures to a recorder: the figures of docs/measurements/metrics.md.
+//! The cost for puts and gets of publishing figures to a recorder: the figures of docs/measurements/metrics.md.
 //!
 //! `cargo run --release --example metrics_cost [--features metrics] -- ITEMS SECONDS`
 //!

@@ -48,7 +48,7 @@ struct Bank {
     balances: Container,
     /// Account and cents, by request.
     payments: Container,
-    /// What was answered to each request of the last day.
+    /// The answer to each request of the last day.
     answers: Container,
 }
 

@@ -52,9 +52,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 struct Shop {
     db: Database,
     orders: Container,
-    /// What has not been told yet, by the id of the event.
+    /// The events that have not been told yet, by id.
     outbox: Container,
-    /// Who is telling it, by the same id.
+    /// The worker that tells each, by the same id.
     leases: Container,
 }
 
@@ -129,7 +129,7 @@ impl Shop {
         let mut delivered = 0;
         while let Some(leased) = self.lease(worker)? {
             to.deliver(&leased)?;
-            // What lasts there must last longer than what is deleted here.
+            // The effect there must be durable before its cause is deleted here.
             to.db.sync()?;
             delivered += u64::from(self.done(&leased)?);
         }

@@ -395,9 +395,8 @@ impl Simulation {
             .collect()
     }
 
-    /// Does what costs nothing, begins rewrites, installs what is done.
-    /// What log-normal puts that came for ever would have left alive, with what remains of its life: the longest live so
-    /// long that no simulation would come to a steady state. It comes ten times as fast.
+    /// Puts the items that log-normal puts without a beginning would have left alive, with their remaining lives: the
+    /// longest live so long that no simulation would come to a steady state. It comes ten times as fast.
     fn fill(&mut self, rate: f64, random: &mut Random) {
         let mut filled = 0.0;
         for nth in (0..(MEDIAN * CUT * rate / 1_000.0) as u64).rev() {
@@ -418,6 +417,7 @@ impl Simulation {
         }
     }
 
+    /// Drops runs and tables that need no rewrite, begins rewrites, installs finished ones.
     fn work(&mut self) {
         loop {
             if let Some(job) = &self.job

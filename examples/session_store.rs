@@ -148,7 +148,7 @@ mod tests {
         (folder, store)
     }
 
-    /// What the index should hold by the sessions, and what it holds, at one moment.
+    /// The index as the sessions imply it and as it is, at one moment.
     fn both(store: &Store) -> (Vec<String>, Vec<String>) {
         let snapshot = store.db.snapshot();
         let sessions = snapshot.container("sessions").unwrap();

@@ -1,4 +1,4 @@
-//! What a store of backups says: any bytes as a manifest, and any ledger told to a copy.
+//! The store of backups: any bytes as a manifest, and any ledger told to a copy.
 
 use std::sync::OnceLock;
 use std::time::{Duration, UNIX_EPOCH};

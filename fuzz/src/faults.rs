@@ -161,7 +161,7 @@ impl World {
         self.pairs.retain(|(a, b, _)| *a != at && *b != at);
     }
 
-    /// What is found must be allowed; of what was found after a crash, nothing changes by itself.
+    /// Every answer must be allowed; an answer that was found after a crash does not change by itself.
     fn check(&mut self, confirm: bool) -> Result<()> {
         // A write that was refused may be there from the next sync on, and a get may ask for one: here before both. The
         // first may meet a fault that is to come once.

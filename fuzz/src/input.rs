@@ -1,6 +1,6 @@
 //! Any bytes as a stream of choices. At its end the stream goes on as zeros, so that every input is whole.
 
-/// What is left of an input.
+/// The rest of an input.
 pub struct Input<'a> {
     bytes: &'a [u8],
 }

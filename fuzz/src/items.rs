@@ -121,7 +121,7 @@ fn decoded_histogram(bytes: &[u8], moment: Timestamp) {
     sum.add(moment, half);
 }
 
-/// What a census says of all its records must be true of each.
+/// A census must be true of each of its records where it says something of all.
 fn gathered_census(input: &mut Input<'_>, view: &ExpiryView) {
     let (mut census, mut headers) = (Census::default(), vec![]);
     while !input.is_empty() {

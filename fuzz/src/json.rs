@@ -43,7 +43,7 @@ fn read(line: &[u8], reading: Reading<'_>) {
     while db.step().expect("nothing fails here") {}
 }
 
-/// What is typed is read or refused; a lifetime is of whole seconds, and a time from now is that long.
+/// A typed lifetime or time is read or refused; a lifetime is of whole seconds, and a time from now is that long.
 fn typed(text: &str) {
     let now = UNIX_EPOCH + Duration::from_secs(1_772_366_400);
     let (span, moment) = (given::span(text), given::moment(text, now));

@@ -1,4 +1,4 @@
-//! What fuzzing calls: one function for each decoder, and one for operations against a model.
+//! The functions that fuzzing calls: one for each decoder, and one for operations against a model.
 //!
 //! Each takes any bytes, and panics when the engine breaks a promise: a panic of the engine's own, something read back
 //! that was never written, an error that should not be. The same functions run in two places: under libFuzzer (the

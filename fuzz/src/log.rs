@@ -81,8 +81,8 @@ pub fn forge(input: &mut Input<'_>, identity: u64, number: u64, start: u64) -> V
     bytes
 }
 
-/// What was appended is replayed: all of it after a kill, all that was synced after a power cut, and after damage a
-/// part from the front or an error.
+/// A replay finds the appended frames: all of them after a kill, all that were synced after a power cut, and after
+/// damage a part from the front or an error.
 fn appended(input: &mut Input<'_>) {
     let (sim, mut frames, mut synced) = (folder(), vec![], 0);
     let options = LogOptions {

@@ -300,7 +300,7 @@ impl World {
         }
     }
 
-    /// What comes while a load asks for its next item: that is older than the load, which nobody sees yet.
+    /// An operation while a load asks for its next item: it is older than the load, which no reader sees yet.
     fn meanwhile(&mut self, input: &mut Input<'_>) {
         let at = input.below(2);
         match input.below(12) {

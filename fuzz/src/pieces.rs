@@ -1,4 +1,4 @@
-//! What files are made of, piece by piece, and without the checksums that stand before them: so every byte counts.
+//! The pieces of files, without the checksums that stand before them: so every byte counts.
 
 use std::path::Path;
 

@@ -95,7 +95,7 @@ impl fmt::Debug for Expiration {
 pub struct ExpiryCursor(Place);
 
 impl ExpiryCursor {
-    /// The oldest expiration that is still known.
+    /// The oldest expiration that is still known when the reader is first asked for one.
     #[must_use]
     pub fn start() -> ExpiryCursor {
         ExpiryCursor(Place::Start)

@@ -11,7 +11,7 @@ pub enum NotNow {
     Failed(Error),
 }
 
-/// What is answered without waiting.
+/// The result of a call that does not wait.
 pub type AtOnce<T> = std::result::Result<T, NotNow>;
 
 impl From<Error> for NotNow {

@@ -52,7 +52,7 @@ impl Compression {
     }
 }
 
-/// What a write does that would bring live bytes over a [`Quota`].
+/// The effect of a write that would bring live bytes over a [`Quota`].
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -63,22 +63,22 @@ pub enum WhenFull {
     /// by one that is no larger. Items that end make room by themselves.
     #[default]
     Refuse,
-    /// It goes through: first the items that end soonest are expired, as by `Container::expire_before`, until some 3 % of
-    /// the quota are free. Items without an end stay; where they alone fill the quota, the write is refused. So it is while
-    /// no command can be given: the clock leads in doubt, or 64 commands stand because what they reach is held. Each time
-    /// is a command: of what ended before the 64 latest of them, `Container::expirations` tells nothing to a reader that
-    /// comes later, however long it is kept.
+    /// It goes through: first the items that end soonest are expired, as by `Container::expire_before`, until some 3 %
+    /// of the quota are free. Items without an end stay; where they alone fill the quota, the write is refused. It is
+    /// refused too while no command can be given: the clock leads in doubt, or 64 commands stand because readers hold
+    /// the items that they reach. Each time is a command: a later reader of `Container::expirations` is not told the
+    /// ends before the 64 latest of them, however long these are kept.
     ExpireSoonest,
 }
 
-/// The most live bytes that a container, or all of a database, may hold: keys and values of the items that can be read, and
-/// 16 for each, as `ContainerStats::live_bytes` estimates. What has expired, or was deleted or replaced, does not count.
-/// Kept within 5 % of what is stored, as all estimates are.
+/// The most live bytes that a container, or all of a database, may hold: keys and values of the items that can be read,
+/// and 16 for each, as `ContainerStats::live_bytes` estimates. Expired, deleted and replaced items do not count. Kept
+/// within 5 % of the stored bytes, as all estimates are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Quota {
     /// In bytes; from 1 to 2^62.
     pub max_live_bytes: u64,
-    /// What a write does that would exceed it.
+    /// The effect of a write that would exceed it.
     pub when_full: WhenFull,
 }
 

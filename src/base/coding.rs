@@ -13,7 +13,7 @@ use std::fmt;
 pub struct Malformed {
     /// Bytes from the start of the decoded slice.
     pub offset: usize,
-    /// What is wrong.
+    /// The fault, as a part of a sentence.
     pub what: &'static str,
 }
 

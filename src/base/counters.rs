@@ -18,7 +18,7 @@ impl Counter {
         self.0.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// The same under a lock that all who add to this counter hold.
+    /// The same under a lock that every adder of this counter holds.
     #[inline]
     pub fn add_alone(&self, by: u64) {
         self.0.store(self.get() + by, Ordering::Relaxed);
@@ -223,7 +223,7 @@ pub struct Damage {
     pub path: PathBuf,
     /// The offset in bytes from its start; 0 when the device does not say.
     pub offset: u64,
-    /// What is wrong.
+    /// The fault, in words.
     pub what: String,
 }
 

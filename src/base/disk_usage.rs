@@ -1,11 +1,11 @@
-//! What the files of a database consist of: plain data for users. engine/inspect/disk_usage.rs fills it in.
+//! The bytes of a database's files by kind: plain data for users.
 
 use std::fmt;
 use std::time::SystemTime;
 
-/// What the folder of a database consists of, at one moment. The rows that have a name add up to what `du` says of the
-/// folder: the blocks allocated for every file and folder in it. How a container's tables divide into live, expired,
-/// superseded and tombstones is an estimate from statistics, within 5 % of them.
+/// The bytes in the folder of a database by kind, at one moment. The rows that have a name add up to what `du` says of
+/// the folder: the blocks allocated for every file and folder in it. How a container's tables divide into live,
+/// expired, superseded and tombstones is an estimate from statistics, within 5 % of them.
 ///
 /// ```
 /// use ebbtide::{Database, DiskKind};
@@ -34,7 +34,7 @@ pub struct DiskUsage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskRow {
-    /// What they are.
+    /// Their kind.
     pub kind: DiskKind,
     /// Whose they are; `None`: the whole database's, or a dropped container's.
     pub container: Option<String>,
@@ -43,7 +43,7 @@ pub struct DiskRow {
     /// Of expired items: by when all of them are to be back, as `Options::reclaim_within` promises. A moment that has
     /// passed: the budget of background work is too small.
     pub due: Option<SystemTime>,
-    /// Who keeps them, where they would leave otherwise.
+    /// The holder without which they would leave.
     pub holder: Option<DiskHolder>,
     /// Since when they are kept, or obsolete.
     pub since: Option<SystemTime>,
@@ -51,7 +51,7 @@ pub struct DiskRow {
     pub unlinked: bool,
 }
 
-/// What bytes on disk are.
+/// The kind of bytes on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum DiskKind {
@@ -79,7 +79,7 @@ pub enum DiskKind {
     Manifest,
     /// The folders themselves.
     Folders,
-    /// What a repair set aside.
+    /// Files that a repair set aside.
     Lost,
     /// The lock, and whatever is not the database's.
     Other,
@@ -131,7 +131,7 @@ impl fmt::Display for DiskKind {
     }
 }
 
-/// Who keeps bytes on disk that would leave otherwise.
+/// The holder of bytes on disk that would leave without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum DiskHolder {
@@ -179,7 +179,7 @@ impl fmt::Display for DiskHolder {
 }
 
 impl DiskUsage {
-    /// What `du` says of the folder: the sum of the rows whose files have names.
+    /// The size of the folder as `du` says it: the sum of the rows whose files have names.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.named().map(|row| row.bytes).sum()

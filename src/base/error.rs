@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use crate::base::Timestamp;
 
-/// What every operation returns.
+/// The result of every operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// The end of the message about damage that repair cannot fix.
@@ -36,7 +36,7 @@ pub(crate) const BEYOND_REPAIR: &str =
 pub enum Error {
     /// The operating system refused a call.
     Io {
-        /// What was being done, as a verb: `write`, `sync`, `allocate`, ...
+        /// The failed operation, as a verb: `write`, `sync`, `allocate`, ...
         operation: &'static str,
         /// The file or folder concerned.
         path: PathBuf,
@@ -49,7 +49,7 @@ pub enum Error {
         path: PathBuf,
         /// The offset in the file, in bytes.
         offset: u64,
-        /// What is wrong.
+        /// The damage, in words.
         what: String,
     },
     /// The folder was written by a version of the format that this one does not read.
@@ -65,7 +65,7 @@ pub enum Error {
     MissingFeature {
         /// The feature: `zstd`.
         feature: &'static str,
-        /// What needs it.
+        /// The setting, the file or the request that needs it.
         what: String,
     },
     /// A key, a value, a name, a ttl or an option lies outside its documented range; nothing was stored or changed.
@@ -97,14 +97,14 @@ pub enum Error {
     },
     /// The wall clock is further behind the last recorded time than `max_clock_skew` allows.
     ClockBehind {
-        /// What the wall clock says.
+        /// The time of the wall clock.
         wall: SystemTime,
         /// The highest settled time on which the database has relied.
         mark: SystemTime,
     },
     /// The wall clock has leapt ahead and is not confirmed yet: a change of settings would make its time final.
     ClockUnsettled {
-        /// What the wall clock says.
+        /// The time of the wall clock.
         wall: SystemTime,
         /// The time that is relied on until the lead is settled.
         settled: SystemTime,
@@ -118,8 +118,8 @@ pub enum Error {
         /// The key of the condition, or the one that was changed; where a default was changed, one that was read.
         key: Vec<u8>,
     },
-    /// What is stored under a key is no key or value of the types of a [`TypedContainer`](crate::TypedContainer): it was
-    /// stored by other means, or as another type. The bytes are as they were written.
+    /// The bytes stored under a key are no key or value of the types of a [`TypedContainer`](crate::TypedContainer):
+    /// they were stored by other means, or as another type. The bytes are as they were written.
     #[cfg(feature = "typed")]
     Decode {
         /// The name of the container.
@@ -145,9 +145,9 @@ pub enum Error {
         /// The changes since this version are known.
         from: u64,
     },
-    /// Expirations were asked for from a moment on of which some are not on disk any more: whoever reads them was away for
-    /// longer than they are kept ([`ContainerOptions::keep_expired`](crate::ContainerOptions::keep_expired)). What is stored
-    /// tells which items are there now.
+    /// Expirations were asked for from a moment whose ends are not all on disk any more: the reader was away for longer
+    /// than they are kept ([`ContainerOptions::keep_expired`](crate::ContainerOptions::keep_expired)). A scan shows the
+    /// items that are there now.
     ExpirationsGone {
         /// The name of the container.
         container: String,
@@ -435,7 +435,7 @@ const READ_ONLY: &str =
 const STALLED: &str = "writing is faster than flushing and memory is full; try again shortly";
 
 impl Error {
-    /// What is wrong with a file, and what to do.
+    /// The message of an error about a file, and the remedy.
     fn fmt_of_file(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Io {
@@ -481,7 +481,7 @@ impl Error {
         }
     }
 
-    /// What is wrong with a container or an item of it, and what to do.
+    /// The message of an error about a container or an item of it, and the remedy.
     fn fmt_of_container(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Conflict { container, key } => write!(

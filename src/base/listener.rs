@@ -1,4 +1,4 @@
-//! What a program is told of background work: the trait that it implements, and the events. engine/parts/events.rs calls it.
+//! Events of background work: the trait that a program implements, and the events that it is told.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::base::Error;
 /// Is told of background work, by `Options::listener`. Each method does nothing unless it is implemented.
 ///
 /// One thread of the database makes all calls, one after the other, in the order in which things happened; it holds no
-/// lock and does no other work. So a listener may use the database, and a slow one delays nothing but later calls: 1 024
-/// events wait for it at most, and what comes then is counted ([`EventListener::on_lost`]). A panic in it is caught, and
-/// ends that call alone. What is left is told by the thread that closes the database. The database holds the listener: one
-/// that holds a `Database` in turn keeps it open for ever.
+/// lock and does no other work. So a listener may use the database, and a slow one delays nothing but later calls: 1
+/// 024 events wait for it at most, and later ones are only counted ([`EventListener::on_lost`]). A panic in it is
+/// caught, and ends that call alone. The thread that closes the database tells the waiting events. The database holds
+/// the listener: one that holds a `Database` in turn keeps it open for ever.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -146,6 +146,6 @@ pub struct SyncEvent {
 pub struct BackgroundErrorEvent {
     /// Which work: the name of its thread, or what it was for.
     pub work: &'static str,
-    /// What happened.
+    /// The error.
     pub error: Error,
 }

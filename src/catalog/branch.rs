@@ -5,8 +5,8 @@
 //!      └── 12 ── 15       a branch: the copy of state 4 was restored, and goes on
 //! ```
 //!
-//! State 4 comes before all others but 1. State 9 comes before neither 12 nor 15, though its number is lower: what was done
-//! there has not happened to what the copy holds.
+//! State 4 comes before all others but 1. State 9 comes before neither 12 nor 15, though its number is lower: the copy
+//! lacks the writes between 4 and 9.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub struct Branch {
     pub id: u64,
     /// The last sequence number of the state that was copied.
     pub from: Seq,
-    /// By which number whoever restored the copy knows the last ledger that it was told; 0: none.
+    /// The number of the last ledger that the restored copy was told, as its restorer counts; 0: none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub told: u64,
 }

@@ -27,8 +27,9 @@
 //!
 //! A torn copy holds part of the edit that the manifest has whole, and zeros; otherwise it is damaged.
 //!
-//! What counts despite damage must have every edit that the log has seen, and where a later edit may be lost, the files
-//! that this edit may have removed must exist. Otherwise it is unknown what is live, and no repair is possible.
+//! The version that counts despite damage must have every edit that the log has seen, and where a later edit may be
+//! lost, the files that this edit may have removed must exist. Otherwise it is unknown what is live, and no repair is
+//! possible.
 //!
 //! Open, `verify` and `repair` all use the one function here, so they agree. If there is no damage, the reader of the
 //! log compares the result with the edits that the log has seen ([`LoadedManifest::reaches`]).

@@ -62,7 +62,7 @@ pub enum Change {
     RemoveRangeDelete(ContainerId, Seq),
     /// Deletes and ends up to this sequence number may be stored no more: changes are told from there on.
     ChangesFrom(ContainerId, Seq),
-    /// What has ended less than so many milliseconds ago is kept in a container.
+    /// Items that ended less than so many milliseconds ago are kept in a container.
     KeepExpired(ContainerId, u64),
     /// Items of a container that ended up to this moment may be left out.
     EndsDropped(ContainerId, Timestamp),

@@ -1,4 +1,4 @@
-//! What the compaction picker knows of a container's runs: plain values, from the catalogue and from the statistics in
+//! The compaction picker's view of a container's runs: plain values, from the catalogue and from the statistics in
 //! every table, so that picking a job reads no file, and a simulation can make them up.
 
 use std::collections::BTreeSet;

@@ -100,7 +100,7 @@ fn each_edit(path: &Path, bytes: &[u8], show: &mut dyn FnMut(&str)) -> Result<(C
         };
         let edit: Edit = serde_json::from_slice(payload)
             .map_err(|error| damaged(start, &format!("not an edit: {error}")))?;
-        // What is JSON is text.
+        // The manifest's JSON is checked to be UTF-8.
         show(str::from_utf8(payload).unwrap_or_default());
         catalogue
             .apply(&edit)

@@ -67,7 +67,7 @@ impl Run {
         }
     }
 
-    /// What the picker sees of it.
+    /// The picker's view of it.
     pub fn facts(&self) -> &Arc<RunFacts> {
         &self.facts
     }
@@ -159,7 +159,7 @@ impl Run {
 
 /// Prefixes of the last keys of a run's tables, beside each other: the keys themselves are in as many files.
 struct LastKeys {
-    /// What all keys of the run begin with.
+    /// The prefix that all keys of the run share.
     shared: Box<[u8]>,
     /// Of each last key, the eight bytes after that.
     prefixes: Box<[u64]>,

@@ -190,7 +190,7 @@ impl TableFile {
         })
     }
 
-    /// What the picker sees of it.
+    /// The picker's view of it.
     pub fn facts(&self) -> TableFacts {
         TableFacts {
             id: self.record.id,

@@ -28,7 +28,7 @@ impl Version {
         }
     }
 
-    /// What the picker sees of it.
+    /// The picker's view of it.
     pub fn facts(&self) -> Facts {
         Facts {
             runs: self.runs.iter().map(|run| run.facts().clone()).collect(),

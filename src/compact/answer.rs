@@ -1,4 +1,4 @@
-//! What a sample says: which share of the puts that are not expired is visible.
+//! The share of visible puts among those that are not expired, from a sample.
 //!
 //! A share of few is known badly: of n sampled puts to the square root of n. So a part takes the share of the whole, unless
 //! its own differs by more than that.
@@ -25,7 +25,7 @@ impl SampledPuts {
     }
 }
 
-/// What the sample says about a part: which of the puts that are not expired are visible.
+/// The sample's counts for a part: the puts that are not expired, and the visible ones among them.
 #[derive(Clone, Copy, Default)]
 pub struct Answer {
     /// Whether the sample has all records.
@@ -55,7 +55,7 @@ impl Answer {
         self.oversized.count_put(weight, shows);
     }
 
-    /// What answers say together of what is not oversized.
+    /// The sum of several answers, without the oversized puts.
     pub fn sum<'a>(answers: impl IntoIterator<Item = &'a Answer>) -> Answer {
         let mut sum = Answer::none(true);
         for answer in answers {

@@ -96,9 +96,10 @@ const SAMPLED_LEAST: u64 = 256;
 /// one question is left: which of the puts that are not expired are hidden? It is answered one by one for oversized
 /// puts, and by the coordinated sample for the share of the others.
 ///
-/// There may be several *views*, of which each has expired all that the one before has, and more. The question is answered
-/// apart for what expires between two views, so that their difference, what ends in a day, is as right as their sum: how
-/// many end is known, and the sample, which may have too many that end in that day, only tells which share of them shows.
+/// There may be several *views*, of which each has expired all that the one before has, and more. The question is
+/// answered apart for the puts that expire between two views, so that the difference of two estimates, the bytes that
+/// end in a day, is as right as each of them. How many end is known; the sample, which may have too many that end in
+/// that day, only tells the visible share of them.
 pub struct Estimator<'a> {
     views: &'a [ExpiryView],
     ranges: &'a [Arc<RangeDeletes>],
@@ -305,7 +306,7 @@ impl<'a> Estimator<'a> {
         newest
     }
 
-    /// Answers for what is asked in the first view alone, in the first two alone, and so on.
+    /// The answers for puts that are live in the first view alone, in the first two alone, and so on.
     fn ask(&self, part: &Part<'_>, below: u64, newest: &NewestSeqs) -> Vec<Answer> {
         let none = Answer::none(below == u64::MAX);
         let mut answers = vec![none; self.views.len()];
@@ -371,7 +372,8 @@ fn asked_in(views: &[ExpiryView], header: &Header) -> usize {
 }
 
 impl Part<'_> {
-    /// The part in each view: of what ends between two views, the share shows that does in their sample.
+    /// The estimate of the part in each view: of the puts that end between two views, the visible share is that of
+    /// their sample.
     fn shown(&self, answers: &[Answer], all: &Answer) -> Vec<Estimate> {
         // A part without sampled records is assumed to be like the others.
         let own = Answer::sum(answers);

@@ -33,7 +33,7 @@ use crate::expiry::{ExpiryView, Settings};
 use crate::mem::RangeDeletes;
 use crate::table::{FinishedTable, Probe, Table, TableBuilder, TableMeta, TableOptions};
 
-/// What a job needs from the engine.
+/// The services of the engine that a job uses.
 pub trait Host {
     /// Creates a table: its id, identity and file.
     fn create_table(&mut self) -> Result<(TableId, u64, Box<dyn File>)>;
@@ -41,8 +41,8 @@ pub trait Host {
     fn spend(&mut self, bytes: u64) -> Result<()>;
     /// Called for an item that is not written again, which expired this many milliseconds ago.
     fn reclaim(&mut self, millis: u64, bytes: u64);
-    /// Called for a dead record that is left out, of which the job has no newer version: whoever knows an older one is not
-    /// told its end any more.
+    /// Called for a dead record that is left out, of which the job has no newer version: `changes` can no longer tell
+    /// its end to a copy that has an older version.
     fn forget(&mut self, seq: Seq);
 }
 
@@ -327,7 +327,7 @@ impl Group {
         Ok(true)
     }
 
-    /// What a decision leaves of a version: the record as it is written, and its value.
+    /// The record and the value that a decision leaves of a version; `None`: nothing.
     #[inline]
     fn left(&self, at: usize, decision: &Decision) -> Option<(RecordRef<'_>, &[u8])> {
         let header = match decision.verdict {

@@ -53,7 +53,7 @@ pub struct Moved {
     pub thread: u64,
 }
 
-/// What background work must do before its next step.
+/// The next duty of background work: its delay and its step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
     /// How long to wait before asking again; zero: go on.
@@ -216,7 +216,7 @@ fn share_over(value: usize, from: usize, width: usize) -> f64 {
     (value.saturating_sub(from) as f64 / width.max(1) as f64).min(1.0)
 }
 
-/// What a writer must do before it may write.
+/// The delay or stall of a writer before it may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteThrottle {
     /// Nothing.

@@ -29,10 +29,10 @@
 //! * A record that (r) drops is seen by no reader: those from `range.seq` on see the range delete, which stays in the
 //!   catalogue as long as an older source overlaps it; and everything this record hid is older, so covered too.
 //! * (b) changes nothing. A record that (c) buries showed nothing and hides as before.
-//! * A record that (d) drops showed nothing. What it hid are older versions, all of which are gone now and for ever:
-//!   those in the job, by looking at what it outputs; those outside, by asking every source whose lowest sequence
-//!   number is below this record's. No older version can appear later: memtables are installed in the order in which
-//!   they were sealed, and a bulk load together with what was in memory before it.
+//! * A record that (d) drops showed nothing. It hid older versions, all of which are gone now and for ever: those in
+//!   the job, by looking at what it outputs; those outside, by asking every source whose lowest sequence number is
+//!   below this record's. No older version can appear later: memtables are installed in the order in which they were
+//!   sealed, and a bulk load together with what was in memory before it.
 //!
 //! `now` may be earlier than the clock, for readers of expirations (engine/parts/feeds.rs), with the settings of that moment: then
 //! what has ended since counts as live, and is kept.

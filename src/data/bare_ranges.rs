@@ -9,11 +9,12 @@
 //! 1. A reader at sequence number s that passed over many dead records hands in the range in which it found no item. The
 //!    range is *watched* from w on, the last number that was given out then. From there on, every put inside it takes its
 //!    key out of the range before any reader can see it.
-//! 2. A reader at s >= w that finds no item in the whole range makes it *bare* from s on: puts up to s it would have
-//!    found, unless they are dead for good, and later ones leave the range. So no reader at s or above finds an item in
-//!    what is left of it. Where nobody wrote to the container since s, that is so at once.
-//! 3. Deletes and expiry make nothing live, and what is gone for good by settled time is gone for every later reader. So
-//!    only records that are dead for good count in 1 and 2, and a reader of an earlier moment than now asks for none.
+//! 2. A reader at s >= w that finds no item in the whole range makes it *bare* from s on: it would have found puts up
+//!    to s, unless they are dead for good, and later puts take their keys out of the range. So no reader at s or above
+//!    finds an item in the rest of the range. If there was no write to the container since s, the range is bare at
+//!    once.
+//! 3. Deletes and expiry make nothing live, and a record that is gone by settled time is gone for every later reader.
+//!    So only such records count as dead in 1 and 2, and a reader of an earlier moment than now asks for no bare range.
 //!
 //! Invariant: ranges are sorted, not empty, and do not overlap.
 
@@ -127,7 +128,7 @@ impl BareRanges {
             return;
         };
         let mut low = ranges.remove(at);
-        // What is left on each side has about half of it.
+        // Each side has about half of the dead records.
         low.passed /= 2;
         let mut high = low.clone();
         low.range.to = Some(key.to_vec());
@@ -166,14 +167,15 @@ impl BareRanges {
             .map(|one| one.range.clone())
     }
 
-    /// Takes in what a reader at `max` has found; returns what is to be watched, too: see [`BareRanges::watch`].
+    /// Takes in the range that a reader at `max` has found; returns the ranges that are to be watched too: see
+    /// [`BareRanges::watch`].
     pub fn learn(&self, found: &Found, max: Seq) -> Vec<KeyRange> {
         let mut ranges = self.ranges.lock();
         let overlapping = |one: &&mut Watched| one.range.first_common(&found.range).is_some();
         let mut known = 0;
         for one in ranges.iter_mut().filter(overlapping) {
             if one.bare_from.is_none() && one.from <= max {
-                // What it has beside the range found may hold an item from before it was watched.
+                // The rest of the watched range, outside of the one found, may hold an item from before it was watched.
                 one.range = common(&one.range, &found.range);
                 one.bare_from = Some(max);
                 known += one.passed;
@@ -207,7 +209,7 @@ impl BareRanges {
     }
 }
 
-/// What a walk asks and tells.
+/// The bare ranges that a walk asks, and the count that it tells them.
 #[derive(Clone, Debug, Default)]
 pub struct Passing {
     /// Nothing is asked where there are none.

@@ -57,7 +57,7 @@ pub enum WriteTtl {
 }
 
 impl WriteTtl {
-    /// What a write stamped `stamp` stores: the time from which the item's life counts, and its ttl.
+    /// The stored form of a write stamped `stamp`: the time from which the item's life counts, and its ttl.
     #[inline]
     pub fn resolve(self, stamp: Timestamp) -> (Timestamp, ItemTtl) {
         let ttl = match self {
@@ -206,7 +206,7 @@ impl Op<'_> {
         }
     }
 
-    /// What it changes of the container's settings; then it writes no record.
+    /// The change of the container's settings, if it is one; then it writes no record.
     pub fn of_settings(&self) -> Option<SettingsChange> {
         match *self {
             Op::SetDefault { default, .. } => Some(SettingsChange::Default(default)),
@@ -317,7 +317,7 @@ impl Op<'_> {
 const PUT_FRONT_MOST: usize = 32;
 const _: () = assert!(1 + 5 + 2 * 10 + 3 <= PUT_FRONT_MOST);
 
-/// What a put begins with, up to the key's length.
+/// The first bytes of a put, up to the key's length.
 #[inline(always)]
 fn put_front(container: ContainerId, ttl: WriteTtl) -> Front<PUT_FRONT_MOST> {
     let tag = match ttl {

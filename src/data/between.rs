@@ -1,4 +1,5 @@
-//! What a walk passes between two items: when it asks whether all of it is known to be bare, and what it tells of it.
+//! The dead records that a walk passes between two items: when to ask whether the rest of a range is known to be bare,
+//! and the bare range that the walk reports.
 
 use crate::data::bare_ranges::{Found, PASSED_LEAST, after, common};
 use crate::data::batch::KeyRange;
@@ -42,14 +43,14 @@ enum Near {
     Key(Vec<u8>),
 }
 
-/// What a walk has passed since its last item.
+/// The dead records that a walk has passed since its last item.
 pub struct Between {
     near: Near,
     asked_at: usize,
-    /// What comes next is told if so many were passed or more: the first item and the end in any case.
+    /// After so many dead records the next item ends a bare range: 0, so in any case, for the first item and the end.
     told_at: usize,
     found: Option<Box<Bare>>,
-    /// What was passed in all, where it was many at a time.
+    /// Records passed in all, where many were passed at a time.
     passed: usize,
     /// How often dead records followed an item.
     stops: usize,

@@ -1,4 +1,4 @@
-//! What has changed in a database, as it is told to whoever keeps a copy.
+//! The changes of a database, for the keeper of a copy.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -33,7 +33,7 @@ pub enum Change {
     Expiry {
         /// The container's name.
         container: Arc<str>,
-        /// What is gone when.
+        /// The rule by which items of the container end.
         rule: ExpiryRule,
     },
     /// All items in a range of keys were deleted; what was written to it later follows.
@@ -65,8 +65,9 @@ pub enum Change {
     },
 }
 
-/// What is gone in a container when: its default ttl, and what earlier defaults and commands have ended. It is plain data, to
-/// be stored with a copy by any format of serde: a copy that goes on from its version is told the rule only when it changes.
+/// The rule by which items of a container end: its default ttl, and the effect of earlier defaults and commands. It is
+/// plain data, to be stored with a copy by any format of serde: a copy that goes on from its version is told the rule
+/// only when it changes.
 ///
 /// A rule that was changed before it was told holds until that change, and judges later moments by it; the next pass tells the
 /// one that came.

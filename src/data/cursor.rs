@@ -17,9 +17,8 @@
 //! only `q` to `z`, the merge would step over its dead span when that came first, and would never read its blocks.
 //!
 //! A [`Cursor`] goes through a source (memtable, table, run) in the order of records: key up, sequence number down. It
-//! may stop *before* a stretch (some records in memory, a block, a whole table) all of whose records are dead under a
-//! given [`ExpiryView`]: a *dead span*. The merge steps over it, unless a record that it might hide is inside its
-//! range.
+//! may stop *before* a dead span: records in memory, a block, or a whole table, all of whose records are dead under a
+//! given [`ExpiryView`]. The merge steps over it, unless a record that it might hide is inside its range.
 //!
 //! A seek takes several steps, because each reads memory whose address the step before has found. A step prefetches the
 //! memory for the next one and returns, so a merge that seeks in four tables waits for the memory of all four at once.
@@ -92,7 +91,7 @@ pub struct DeadSpan<'a> {
     pub seq_max: Seq,
 }
 
-/// What a cursor is on.
+/// The entry under a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position<'a> {
     /// Past the end (in backward iteration, before the start).
@@ -103,7 +102,7 @@ pub enum Position<'a> {
     DeadSpan(DeadSpan<'a>),
 }
 
-/// What a cursor is on: a [`Position`], of a record the key alone.
+/// The entry under a cursor: a [`Position`], of a record the key alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head<'a> {
     /// Past the end.
@@ -119,9 +118,9 @@ pub enum Head<'a> {
 /// With an expiry view, a cursor stops at dead spans; without one, at records only. After an error a cursor stands at
 /// [`Position::End`].
 pub trait Cursor {
-    /// What it is on.
+    /// The entry under it.
     fn position(&self) -> Position<'_>;
-    /// The same without what a record's header says: cheaper.
+    /// The same without the record's header: cheaper.
     #[inline(always)]
     fn head(&self) -> Head<'_> {
         match self.position() {
@@ -156,8 +155,8 @@ pub trait Cursor {
     /// Reads the dead span it is on, and goes to the first position in it, in the direction of `to`, that `to` admits
     /// (within a table's dead span that may be a block's), or beyond it if there is none.
     fn enter(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()>;
-    /// Whether the records about the current one, in the order of this source, are a lane all of whose records `ask`
-    /// certainly shows. Then `lent` holds their bytes.
+    /// Whether the current record lies in a lane of this source all of whose records are certain to be shown under
+    /// `ask`. Then `lent` holds their bytes.
     #[inline]
     fn hold_lane(&mut self, _ask: &Ask<'_>, _lent: &mut Lent) -> bool {
         false
@@ -168,7 +167,7 @@ pub trait Cursor {
     fn stretch(&self, _ask: &Ask<'_>) -> Option<Stretch> {
         None
     }
-    /// That lane, and the record in it on which this is.
+    /// That lane, and the number of the current record in it.
     #[inline]
     fn lane(&self) -> Option<(Lane<'_>, usize)> {
         None

@@ -14,7 +14,7 @@ use crate::data::version::Version;
 pub struct Explanation {
     /// The moment that it is of.
     pub now: SystemTime,
-    /// What is stored of the key, newest first; none: nothing is, or nothing any more.
+    /// The stored versions of the key, newest first; empty: none was stored, or none is any more.
     pub versions: Vec<StoredVersion>,
 }
 
@@ -41,7 +41,7 @@ pub struct StoredVersion {
     pub bytes: u64,
     /// Where it lies.
     pub place: StoredIn,
-    /// What has become of it.
+    /// Its fate.
     pub fate: Fate,
     /// When its bytes have left the disk at the latest, if nobody writes and settings stay; none: there is no deadline,
     /// they stay or leave with a merge.
@@ -66,7 +66,7 @@ pub enum StoredIn {
     },
 }
 
-/// What has become of a version.
+/// The fate of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fate {

@@ -29,7 +29,7 @@ const CACHE_LINE: usize = 64;
 pub struct Lane<'a> {
     /// Its place in the body.
     pub shape: LaneShape,
-    /// The number by which the bytes are known to who lends from them.
+    /// The number by which [`Lent`](crate::data::lent::Lent) holds the bytes.
     pub owner: u32,
     body: &'a [u8],
     offsets: &'a [[u8; 2]],
@@ -66,7 +66,7 @@ pub struct LaneHeaders {
 /// A number that some bits of a word hold, as far as it is above the lowest of its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitField {
-    /// What zeros stand for.
+    /// The value that zeros stand for.
     pub lowest: u64,
     /// The first bit.
     pub first: u32,

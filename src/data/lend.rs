@@ -9,13 +9,14 @@
 //! 2         e f (and no more)       f           e f
 //! ```
 //!
-//! The lane whose record has the least key comes first. After each item its new head is sorted in among those of the other
-//! lanes and the bound: a head is the first 59 bits of the key, behind what all keys of all lanes share where that is
-//! something, and the number of the lane. Only where the bits of the first two heads are equal whole keys are compared, and
-//! where these are equal sequence numbers: of both `d` the newer one comes first, and is lent. The merge ends before the
-//! bound, when no more is to be lent, and on the last record of a lane, because what is behind it is not known: here on
-//! `f`, which would be lent before `k`. All that was passed over is decided about. Then the cursor of that lane goes on; if
-//! it is in a certain lane again, the merge has that one instead and goes on too, with all others as they stand (merge.rs).
+//! The lane whose record has the least key comes first. Each lane has a head: the first 59 bits of the key, without the
+//! prefix that all keys of all lanes share, and the number of the lane. After each item the new head is sorted in among
+//! the other heads and the bound's. If the key bits of the first two heads are equal, whole keys are compared; if these
+//! are equal, sequence numbers: of both `d` the newer one comes first, and is lent. The merge ends before the bound,
+//! when `lent` is full, and on the last record of a lane, because the record behind it is not known: here on `f`, which
+//! would be lent before `k`. All records that it passed over are decided about. Then the cursor of that lane goes on;
+//! if it is in a certain lane again, that one takes the place of the ended one, and the merge goes on with the others
+//! as they stand (merge.rs).
 //!
 //! A lane that lends alone mostly lends all its records in one stretch, by their offsets and hash bytes. Where two of
 //! these that follow each other are equal, or the bound is near, it looks at each record.

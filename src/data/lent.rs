@@ -24,7 +24,7 @@ const COPY_MOST: usize = 512;
 /// Room for as many blocks as a short scan over several runs lends from.
 const OWNERS: usize = 16;
 
-/// What is known to be shown, without a look at each record.
+/// The view under which items are certain to be shown, without a look at each record.
 #[derive(Clone, Debug)]
 pub struct CertainView {
     /// Later writes are not seen.
@@ -46,10 +46,10 @@ impl CertainView {
     }
 }
 
-/// What a call that lends asks a source for.
+/// The request of a lending call to a source.
 #[derive(Clone, Copy)]
 pub struct Ask<'a> {
-    /// What is known to be shown.
+    /// The view under which items are certain to be shown.
     pub view: &'a CertainView,
     /// The number of this call among those of its scan that lend: bytes are held for one call.
     pub call: u64,
@@ -113,7 +113,7 @@ impl Place {
         (self.end - self.key_at) as usize
     }
 
-    /// The key, in what is held.
+    /// The key, in the held bytes.
     pub fn key<'a>(&self, held: Held<'a>) -> &'a [u8] {
         &held.bytes(self.owner)[self.key_at as usize..self.value_at as usize]
     }
@@ -224,7 +224,7 @@ impl Lent {
         self.room.is_none()
     }
 
-    /// What [`Lent::extend`] is to know how much of is left.
+    /// The room that is left, for [`Lent::extend`].
     #[inline]
     pub fn room(&self) -> Room {
         self.room
@@ -317,7 +317,7 @@ impl Lent {
         }
     }
 
-    /// What is held.
+    /// The held bytes.
     #[inline]
     pub fn held(&self) -> Held<'_> {
         Held(&self.owners)
@@ -450,7 +450,7 @@ impl PartItems<'_> {
 #[derive(Clone)]
 pub struct LentIter<'a> {
     lent: &'a Lent,
-    /// What is left of the part that the front is in ...
+    /// The rest of the part that the front is in ...
     here: PartItems<'a>,
     /// ... how many items are behind that, and the part with the first of them.
     behind: usize,
@@ -533,7 +533,7 @@ impl DoubleEndedIterator for LentIter<'_> {
 
 impl ExactSizeIterator for LentIter<'_> {}
 
-/// The bytes that are held for what is lent.
+/// The bytes that are held for the lent items.
 #[derive(Clone, Copy)]
 pub struct Held<'a>(&'a [Bytes]);
 
@@ -545,7 +545,7 @@ impl<'a> Held<'a> {
     }
 }
 
-/// The last part of what is lent, to which places are added.
+/// The last part of a [`Lent`], to which places are added.
 pub struct Places<'a> {
     places: &'a mut Vec<Place>,
     room: &'a mut Room,

@@ -18,12 +18,11 @@ use crate::expiry::ExpiryView;
 /// only its new position is compared with the second.
 ///
 /// A record is sorted by its own key, and a dead span by its far end (its last key, in forward iteration), after
-/// records of the same key. So when a dead span is first, nothing is left inside its range, and it is stepped over. A
-/// record that is first can be hidden only by dead spans after it that begin at or before it and have a higher sequence
-/// number: these are entered, unless the record shows nothing anyway. It still hides older records.
+/// records of the same key. So when a dead span is first, nothing is left inside its range, and it is stepped over.
+/// Only dead spans after the first record that begin at or before it and have a higher sequence number can hide it:
+/// these are entered, unless the record shows nothing.
 ///
-/// A failed cursor is at its end, and its unread records may hide those of other cursors. So after a failed step the
-/// merge shows nothing more, and every further step returns the same error.
+/// After a failed step, unread records may hide others: the merge shows nothing more, and later steps return the error.
 pub struct Merge<C> {
     cursors: Vec<C>,
     /// The range tombstones, if there is an expiry view.
@@ -32,7 +31,7 @@ pub struct Merge<C> {
     order: Vec<MergeEntry>,
     forward: bool,
     dead_spans: usize,
-    /// What is passed over unread, and how much was passed.
+    /// The ranges that are passed over unread, and the count of passed records.
     passing: Passing,
     /// The error of a failed step.
     failure: Option<Error>,
@@ -60,8 +59,7 @@ impl<C: Cursor> Merge<C> {
         Merge::seek_under((Arc::default(), Passing::default()), cursors, to, view)
     }
 
-    /// The same; with an expiry view, records covered by `tombstones` show nothing either, and bare ranges are passed
-    /// over.
+    /// The same; with an expiry view, records that `tombstones` cover show nothing, and bare ranges are passed over.
     pub fn seek_under(
         (tombstones, passing): (Arc<RangeTombstones>, Passing),
         mut cursors: Vec<C>,
@@ -134,7 +132,7 @@ impl<C: Cursor> Merge<C> {
         done.inspect_err(|error| self.fail(error))
     }
 
-    /// All cursors inside a bare range, or before it, go to what is behind it. Dead spans that reach beyond it stay.
+    /// All cursors inside or before a bare range go to its end. Dead spans that reach beyond it stay.
     fn pass_over(&mut self, bare: &KeyRange, view: Option<&ExpiryView>) -> Result<()> {
         let to = match (self.forward, &bare.to) {
             (true, Some(to)) => Seek::AtOrAfter(to),
@@ -248,8 +246,7 @@ impl<C: Cursor> Merge<C> {
         self.cursors[first].stand_in_lane(at);
     }
 
-    /// Lends from the lanes of the first cursors, as far as they stay before a cursor without a lane. After
-    /// [`Stand::Behind`] the merge is on the next record.
+    /// Lends from the lanes of the first cursors, up to a cursor without one.
     pub fn lend(&mut self, ask: &Ask<'_>, lent: &mut Lent, view: &ExpiryView) -> Result<Stand> {
         let above = self.seq_above_dead_spans();
         let ask = Ask { above, ..*ask };
@@ -305,8 +302,7 @@ impl<C: Cursor> Merge<C> {
         stand
     }
 
-    /// Lends from the lanes of so many cursors in turn. Where a lane ends, its cursor goes on to its next one, and all others
-    /// stay in the merge; it ends where that cursor has none, or not a certain one.
+    /// Merges the lanes of so many cursors. Where one ends, its cursor goes on to the next certain one.
     fn lend_merged(
         &mut self,
         lanes: usize,
@@ -355,8 +351,7 @@ impl<C: Cursor> Merge<C> {
         })
     }
 
-    /// The cursor whose lane has ended goes on to the next record; returns whether that is in a lane, which the merge
-    /// then has instead.
+    /// Moves on the cursor whose lane has ended; true: it is in another one, which takes its place.
     fn go_on(
         &mut self,
         merge: &mut LaneMerge,
@@ -377,7 +372,7 @@ impl<C: Cursor> Merge<C> {
         Ok(holds)
     }
 
-    /// Sorts in the cursors of so many lanes, where the merge has left them; the first one only if it is in its lane.
+    /// Sorts in these cursors where the merge has left them; the first one only if it is still in its lane.
     fn leave_lanes(
         &mut self,
         lanes: usize,

@@ -1,4 +1,4 @@
-//! What a transaction has written to a container and not committed yet, and what it sees of that.
+//! The uncommitted writes of a transaction to a container, and its view of them.
 //!
 //! ```text
 //! calls      put a 1 | delete-range a..c | put b 2 | delete d | put b 3
@@ -42,7 +42,7 @@ impl OwnPut {
     }
 }
 
-/// What became of a key.
+/// A transaction's last write of a key.
 #[derive(Clone, Debug)]
 pub enum Own {
     /// Nothing: the snapshot tells what is there.
@@ -78,7 +78,7 @@ impl OwnWrites {
         self.deleted.push(range);
     }
 
-    /// What became of a key.
+    /// The transaction's last write of a key.
     pub fn get(&self, key: &[u8]) -> Own {
         match self.writes.get(key) {
             Some(Some(put)) => Own::Put(put.clone()),
@@ -111,7 +111,7 @@ impl OwnWrites {
         next.map(|(key, put)| (&key[..], put.as_ref()))
     }
 
-    /// What a commit writes.
+    /// The operations of the commit.
     pub fn ops(&self, container: ContainerId) -> impl Iterator<Item = Op<'_>> {
         let ranges = self.deleted.iter().map(move |range| Op::DeleteRange {
             container,

@@ -390,7 +390,7 @@ impl Fragments {
     }
 }
 
-/// What the range deletes of several sources cover, for one reader.
+/// The union of the range deletes of several sources, for one reader.
 #[derive(Clone, Default)]
 pub struct RangeTombstones {
     parts: Vec<Arc<Fragments>>,

@@ -13,8 +13,8 @@
 //! 1. All records of a stretch are items: their lane is certain under its view, they add up, they have
 //!    different keys, and these are behind the last key that was decided about, and before all other sources' positions
 //!    and the end of the range.
-//! 2. So it holds as long as no source moves, the range has the same end, and the view holds under which its lane is
-//!    certain. Whoever changes one of these ends the stretch first.
+//! 2. It holds as long as no source moves, the range has the same end, and the view holds under which its lane is
+//!    certain. Code that changes one of these ends the stretch first.
 
 use bytes::{Buf, Bytes};
 

@@ -166,7 +166,7 @@ impl Engine {
         let moment = state.feeds().judge_at(settled);
         let now = purge_time.map_or(Timestamp(0), |_| moment);
         ExpiryView::at(now, || match moment < settled {
-            true => state.whole_settings().at(moment),
+            true => state.whole_settings().that_had_ended(now),
             false => (*state.whole_settings()).clone(),
         })
     }

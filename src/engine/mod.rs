@@ -11,7 +11,8 @@
 //! | `CommitLog` | one order of writes; what is logged, in memory, visible | commit_log.rs |
 //! | `Catalog` | what is durable of tables and settings; its edits | catalog.rs |
 //! | `ContainerSet` | containers by name | containers.rs |
-//! | `ContainerState` | a container, and its read state | state.rs |
+//! | `ContainerState` | a container | state.rs |
+//! | `ReadStates` | a container's read states, and what they are without | read_states.rs |
 //! | `Snapshots` | open snapshots, and what jobs keep for them | snapshots.rs |
 //! | `SettingsCell` | a container's settings, as one value | settings_cell.rs |
 //! | `Feeds` | readers of a container's expirations, and what is held for them | feeds.rs |
@@ -42,7 +43,7 @@
 //! | 5 | `doubtful`, `logged` | `Catalog` | some instructions |
 //! | 5 | `unnamed` | `Loads` | to create, rename or remove tables of bulk loads |
 //! | 5 | `by_name` | `ContainerSet` | some instructions |
-//! | 5 | `installing` | `ContainerState` | one change of its read state |
+//! | 5 | `installing` | `ReadStates` | one change of a read state |
 //! | 6 | `moving` | a memtable's `Flushable` | some instructions, and so all below |
 //! | 6 | `held` | `ContainerState` | to take read states from scans that rest; tries each scan's own lock |
 //! | 6 | `rest` | `ContainerState` | |

@@ -19,7 +19,7 @@ pub use self::sources::{Clock, DatabaseClock, ManualClock, SystemClock, monotoni
 use crate::base::sync::Mutex;
 use crate::base::{Error, Result, Timestamp};
 
-/// What to do on open when the wall clock is behind the last recorded time by more than the allowed skew.
+/// The effect on an open of a wall clock that is behind the last recorded time by more than the allowed skew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClockBehind {
     /// Opening fails with an error that states both times.
@@ -37,9 +37,9 @@ const HOLD_AFTER_LEADING_OPEN: u64 = 5 * 60 * 1_000;
 /// One reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// What reads and stamps use.
+    /// The time of reads and stamps.
     pub now: Timestamp,
-    /// What purges, slots, floors and the mark use.
+    /// The time of purges, slots, floors and the mark.
     pub settled: Timestamp,
     /// Whether `now` is ahead of `settled`, and not confirmed.
     pub unsettled: bool,

@@ -180,8 +180,8 @@ fn try_lock(file: &fs::File, kind: LockKind) -> std::result::Result<(), TryLockE
     }
 }
 
-/// What a folder's lock is held by, after it was tried; an error only if it is held elsewhere. Some file systems, NFS
-/// among them, lock no folders, and say so in several ways.
+/// The open folder that holds the lock after a try, or `None` where the file system locks no folders; an error only if
+/// the lock is held elsewhere.
 fn held_folder(
     folder: fs::File,
     tried: std::result::Result<(), TryLockError>,

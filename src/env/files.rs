@@ -1,9 +1,10 @@
 //! The one place that makes files and folders: the engine's disk, backups and the command all come here, and clippy.toml
 //! keeps them from making any elsewhere.
 //!
-//! What is made can be reached by its owner alone, modes 0600 and 0700, however lax the umask is. Nothing is opened
-//! through a symbolic link, and only regular files are: opening a pipe succeeds or fails at once, and is an error then.
-//! The exceptions are files that a user names for a result: they have the rights that his umask gives.
+//! New files and folders have the modes 0600 and 0700, however lax the umask is: only their owner can reach them.
+//! Nothing is opened through a symbolic link, and only regular files are: opening a pipe succeeds or fails at once, and
+//! is an error then. The exceptions are files that a user names for a result: they have the rights that his umask
+//! gives.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -103,8 +104,8 @@ pub fn is_named(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Takes from others all rights to what a folder holds under names that are `own`, and the right to write in the folder
-/// itself, which may have been made by its user with rights that he chose. What belongs to another user stays.
+/// Takes from group and others all rights to the files in a folder whose names are `own`, and the right to write in the
+/// folder itself, which its user may have made with wider rights. Files of another user stay as they are.
 pub fn withdraw_rights(folder: &Path, own: &dyn Fn(&str) -> bool) -> io::Result<()> {
     if rights(&fs::metadata(folder)?) & OTHERS == 0 {
         return Ok(());

@@ -111,7 +111,8 @@ pub trait Fs: Send + Sync {
         let _ = path;
         Ok(())
     }
-    /// Takes from others all rights to what a folder holds under names that are `own`, and that to write in it.
+    /// Takes from group and others all rights to the files in a folder whose names are `own`, and the right to write in
+    /// the folder.
     fn withdraw_rights(&self, dir: &Path, own: &dyn Fn(&str) -> bool) -> Result<()> {
         let _ = (dir, own);
         Ok(())

@@ -352,8 +352,8 @@ fn populate(_: &MmapRaw) -> io::Result<()> {
 pub(super) fn start_writing(file: &File, offset: u64, len: u64) {
     use std::os::fd::AsRawFd;
     let (fd, offset, len) = (file.as_raw_fd(), offset as i64, len as i64);
-    // SAFETY: the call takes a descriptor, which `file` keeps open, and numbers; it touches no memory. What fails here
-    // fails again in the file's sync: only a call that waits for pages takes note of their errors.
+    // SAFETY: the call takes a descriptor, which `file` keeps open, and numbers; it touches no memory. A failure here
+    // comes again in the file's sync: only a call that waits for pages takes note of their errors.
     let _ = unsafe { libc::sync_file_range(fd, offset, len, libc::SYNC_FILE_RANGE_WRITE) };
 }
 

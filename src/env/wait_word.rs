@@ -2,8 +2,8 @@
 
 use crate::base::sync::atomic::{AtomicU32, Ordering};
 
-/// A thread reads the word, checks that it has to wait, and sleeps while the word still has that value. Whoever ends the
-/// wait changes the word, then wakes.
+/// A thread reads the word, checks that it has to wait, and sleeps while the word still has that value. The thread that
+/// ends the wait changes the word, then wakes.
 #[derive(Debug, Default)]
 pub struct WaitWord {
     word: AtomicU32,
@@ -40,7 +40,7 @@ impl WaitWord {
 #[cfg(all(target_os = "linux", not(any(miri, loom))))]
 use self::system::Sleepers;
 
-/// The system keeps those who sleep.
+/// The system keeps the list of sleepers.
 #[cfg(all(target_os = "linux", not(any(miri, loom))))]
 mod system {
     use rustix::thread::futex::{Flags, wait, wake};

@@ -193,7 +193,7 @@ mod tests {
                 let mut all = [0; 8 * WORD];
                 load(&words, 0, &mut all);
                 let free = end..end.next_multiple_of(WORD);
-                // What is too short goes another way, and leaves them.
+                // Parts shorter than a word are stored byte by byte, and leave the free bytes as they were.
                 if cut >= WORD && len - cut >= WORD {
                     expected[free].fill(0);
                 }

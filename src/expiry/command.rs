@@ -20,8 +20,9 @@
 //!
 //! Invariants:
 //!
-//! 1. Commands stand in the order of their sequence numbers. None covers an earlier one, and the floors cover none. What a
-//!    backup left out covers no command that was given: other copies are told of that, and not of this.
+//! 1. Commands stand in the order of their sequence numbers. None covers an earlier one, and the floors cover none. A
+//!    command that stands for what a backup left out covers no given command: other copies are told of given commands
+//!    alone.
 //! 2. A command is left out only if the floors or a later command cover it, or if it can reach nothing that is stored and
 //!    nothing that somebody reads still.
 //! 3. Of the bounds of a reach `written` is the lowest: what was written before it also ends by the others.
@@ -31,13 +32,13 @@ use std::sync::Arc;
 use crate::base::record::Header;
 use crate::base::{ItemTtl, Seq, Timestamp};
 
-/// What a caller tells a container to expire; see the file's head.
+/// A command to expire items of a container; see the file's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expire {
-    /// What ends before this moment.
+    /// Items that end before this moment.
     Before(Timestamp),
-    /// What was written before this moment.
+    /// Items written before this moment.
     WrittenBefore(Timestamp),
     /// Everything.
     All,
@@ -58,7 +59,7 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// What was written before a moment; [`Timestamp::MAX`]: everything.
+    /// Reaches items written before a moment; [`Timestamp::MAX`]: everything.
     pub fn written_before(moment: Timestamp) -> Reach {
         Reach {
             inherit: moment,
@@ -165,7 +166,7 @@ impl Commands {
         self.0.as_deref().unwrap_or_default().iter()
     }
 
-    /// What those reach together that have a sequence number above `seq`.
+    /// The joint reach of the commands with a sequence number above `seq`.
     #[inline]
     pub fn reach(&self, seq: Seq) -> Reach {
         match self.is_empty() {

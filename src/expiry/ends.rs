@@ -157,6 +157,19 @@ impl Settings {
         })
     }
 
+    /// Settings under which, at a moment that has passed, that is gone which had ended by then. What came after a change
+    /// since then was never under the settings of that moment, though a bulk load, which is stamped with its beginning, looks
+    /// as if it was: so what they had ended is held by floors, and nothing ends by the clock. The number of the floors is below
+    /// that change's, by which no record is judged here (`judged up to` in a table): what was written just before it is kept.
+    pub fn that_had_ended(&self, moment: Timestamp) -> Settings {
+        let then = self.at(moment);
+        let mut changes = self.past.iter().flat_map(|past| &past.changes);
+        match changes.find(|made| made.at > moment) {
+            Some(made) => then.change(DefaultMillis::Off, moment, Seq(made.seq.0 - 1)),
+            None => then,
+        }
+    }
+
     /// The moments of the changes that are known one by one.
     pub fn changed_at(&self) -> impl Iterator<Item = Timestamp> + use<'_> {
         let changes = self.past.iter().flat_map(|past| &past.changes);

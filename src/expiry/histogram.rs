@@ -60,7 +60,7 @@ impl Bucket {
 }
 
 impl Bucket {
-    /// What is before a moment in it, the moment alone with `tally` added, and what is behind it.
+    /// Cuts the bucket at a moment: the part before it, the moment alone with `tally` added, and the part behind it.
     fn cut(&self, at: Timestamp, tally: Tally) -> [Option<Bucket>; 3] {
         let before = match at > self.from {
             true => self.up_to(at.before(1)),

@@ -46,9 +46,9 @@ impl Census {
             || (puts && reach.is_all())
     }
 
-    /// What floors and commands reach of the records, if the expiry histograms can tell which these are; floors are
-    /// applied to all, because records written after a change end after them. `None`: a command lies between the
-    /// records, or is about the time of writing.
+    /// The joint reach of floors and commands over the records, if the expiry histograms can tell which these are;
+    /// floors are applied to all, because records written after a change end after them. `None`: a command lies between
+    /// the records, or is about the time of writing.
     fn even_reach(&self, settings: &Settings) -> Option<Reach> {
         let of_oldest = settings.commands.reach(self.seq_min);
         let of_newest = settings.commands.reach(self.seq_max);

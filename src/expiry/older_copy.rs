@@ -1,4 +1,4 @@
-//! What the settings of an older copy of a container become when it is told those of today.
+//! The settings of an older copy of a container after it is told those of today.
 //!
 //! Commands that nothing stored needs any more no longer stand, and a copy may have what they reached. So it is told the
 //! changes themselves, as far as settings keep how they came about (past.rs).

@@ -1,4 +1,4 @@
-//! What settings were before: from these values the end of an item is told, which lies in the past, and by what it ended.
+//! Earlier settings: they tell when and by what an item ended that settings of now show only as gone.
 //!
 //! ```text
 //! base, known from      change at 50 s: default 60 -> 30      change at 70 s: expire what was written before 65
@@ -34,7 +34,7 @@ pub struct Made<C> {
 pub struct Past<S, C> {
     /// The settings before the first of the changes.
     pub base: S,
-    /// What ended before this moment may have ended by a change that is part of the base.
+    /// Items that ended before this moment may have ended by a change that is part of the base.
     pub known_from: Timestamp,
     /// The changes since, earliest first.
     pub changes: Vec<Made<C>>,

@@ -152,7 +152,7 @@ impl DefaultMillis {
         }
     }
 
-    /// What a command reaches where this is the default.
+    /// The reach of a command where this is the default.
     pub(super) fn reach_of(self, what: Expire) -> Reach {
         match (what, self) {
             (Expire::All, _) => Reach::written_before(Timestamp::MAX),
@@ -261,13 +261,13 @@ impl Settings {
         }
     }
 
-    /// What changes that are not known one by one have ended, ended before this moment.
+    /// Items ended by changes that are not known one by one ended before this moment.
     pub(super) fn changed_before(&self) -> Timestamp {
         let given = self.commands.iter().map(|command| command.at.after(1));
         given.max().unwrap_or_default().max(self.override_floor)
     }
 
-    /// What a table keeps of the settings by which its records were judged.
+    /// The part of the settings that a table keeps: those by which its records were judged.
     pub fn of_a_table(&self) -> Settings {
         Settings {
             floor_seq: self.last_seq(),
@@ -331,8 +331,8 @@ impl Settings {
         }
     }
 
-    /// The settings after the write `seq` changed the default to `to` at the moment `at`. What was gone at `at` under
-    /// the old default stays gone: the floors are `at + 1`, exclusive.
+    /// The settings after the write `seq` changed the default to `to` at the moment `at`. Items gone at `at` under the
+    /// old default stay gone: the floors are `at + 1`, exclusive.
     pub fn change(&self, to: DefaultMillis, at: Timestamp, seq: Seq) -> Settings {
         let mut next = Settings {
             default: to,
@@ -365,7 +365,7 @@ impl Settings {
         renewed
     }
 
-    /// What the floors reach of records below `floor_seq`.
+    /// The reach of the floors over records below `floor_seq`.
     pub(super) fn floors(&self) -> Reach {
         Reach {
             inherit: self.inherit_floor,
@@ -374,7 +374,7 @@ impl Settings {
         }
     }
 
-    /// What floors and commands reach together of records with this sequence number.
+    /// The joint reach of floors and commands over records with this sequence number.
     #[inline]
     pub fn reach(&self, seq: Seq) -> Reach {
         let floors = if seq < self.floor_seq {

@@ -73,7 +73,7 @@ pub struct Memtable {
     changing: CachePadded<Changing>,
 }
 
-/// What every insert changes, in other cache lines than what every get reads.
+/// The fields that every insert changes, in other cache lines than those that every get reads.
 #[derive(Debug)]
 struct Changing {
     len: AtomicUsize,

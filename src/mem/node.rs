@@ -21,8 +21,8 @@
 //!   prefix of another key or, in an edge node, brings a key that does not share the skipped bytes.
 //! * Of a key's versions the newest is first; mostly it is the one wanted, or the one before which a record goes, so it
 //!   is compared first.
-//! * `version` is odd while anything else in the node changes. What was read between two loads of the same even version
-//!   was not changed in between: the writer makes the version odd, then executes a release fence, then makes the
+//! * `version` is odd while anything else in the node changes. Fields that were read between two loads of the same even
+//!   version did not change in between: the writer makes the version odd, then executes a release fence, then makes the
 //!   changes; a reader reads, then executes an acquire fence, then loads the version. If one thing it read was new, it
 //!   loads the odd version or a later one. (H.-J. Boehm, "Can seqlocks get along with programming language memory
 //!   models?", 2012.)
@@ -107,7 +107,7 @@ pub enum Inserted {
     Under,
 }
 
-/// What was read may be half of a change.
+/// A read raced with a change: its bytes may be half old, half new.
 pub struct Torn;
 
 #[repr(C, align(64))]

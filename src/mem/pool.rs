@@ -80,7 +80,7 @@ struct Kept {
     least: usize,
     trimmed: Duration,
     spare: Option<Spare>,
-    /// Tells who populates chunks that one was taken; `None` when nobody does.
+    /// Wakes the thread that populates chunks when one was taken; `None` when there is no such thread.
     taken: Option<Arc<Signal>>,
 }
 
@@ -198,8 +198,9 @@ impl Pool {
         has_large_spare
     }
 
-    /// Takes out the spare if it is larger than usual. The caller holds what the callers of [`Pool::prepare`] hold until they
-    /// have inserted: else a writer might find no room for what it has logged. Dropping it takes time: after that lock.
+    /// Takes out the spare if it is larger than usual. The caller holds the lock under which callers of
+    /// [`Pool::prepare`] insert: else a writer might find no room for a write that it has logged. The caller drops the
+    /// spare after that lock, because dropping takes time.
     pub fn take_large_spare(&self) -> Option<Arc<Chunk>> {
         let spare = self.kept.lock().spare.take_if(|spare| spare.is_large())?;
         self.spare_room.store(0, Ordering::Relaxed);
@@ -218,8 +219,9 @@ impl Pool {
         drop(kept);
     }
 
-    /// Does `work`, which fills arenas faster than the system provides single pages. Once it has taken a full-sized chunk,
-    /// another thread keeps [`AHEAD`] of them ready. What is left is freed. One thread at a time calls this.
+    /// Does `work`, which fills arenas faster than the system provides single pages. Once it has taken a full-sized
+    /// chunk, another thread keeps [`AHEAD`] of them ready. Chunks that are left are freed. One thread at a time calls
+    /// this.
     pub fn while_populated<T>(&self, work: impl FnOnce() -> T) -> T {
         let taken = Arc::new(Signal::default());
         self.kept.lock().taken = Some(taken.clone());
@@ -245,7 +247,7 @@ impl Pool {
                     break;
                 }
                 drop(kept);
-                // Where the system refuses memory, who needs it is told.
+                // Where the system refuses memory, the next writer that needs some gets the error.
                 let Ok(chunk) = self.ask(CHUNK_MAX) else {
                     break;
                 };

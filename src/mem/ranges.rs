@@ -1,5 +1,5 @@
 //! The range deletes of a memtable or a version: a list in the order of their sequence numbers, which only grows, and
-//! indexes of what they cover up to any sequence number. They are read without a lock while one is added.
+//! indexes of the keys that they cover up to any sequence number. They are read without a lock while one is added.
 //!
 //! ```text
 //! list      0 1 2 3 ... 63 | 64 ... 127 | ... | 255 | 256 ...      of parts of 8, 16, 32 ... that never move
@@ -200,7 +200,7 @@ impl RangeDeletes {
         len.checked_sub(1).map_or(Seq(0), |last| self.get(last).seq)
     }
 
-    /// What those with a sequence number up to `max` cover together.
+    /// The fragments of the deletes with a sequence number up to `max`.
     pub fn as_of(&self, max: Seq) -> Vec<Arc<Fragments>> {
         let newest = self.newest.load_full();
         if newest.seq_max() <= max {

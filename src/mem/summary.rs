@@ -4,10 +4,10 @@
 //! Puts that may be oversized are in the sample too, whatever their hash.
 //!
 //! An older version in the same memtable is *hidden*: an insert learns which version it hides, or that a newer one
-//! exists, because both are next to its place in the tree. What a range delete hides is not counted on insert;
-//! estimates take it from the sample. But a sample cannot represent a few records that follow a range delete of nearly
-//! everything. So records after a range delete have a summary of their own: the records of a memtable are divided into
-//! *eras* in the order of time, each with its counts and its sample.
+//! exists, because both are next to its place in the tree. An insert does not count the records that a range delete
+//! hides; estimates take them from the sample. But a sample cannot represent a few records that follow a range delete
+//! of nearly everything. So records after a range delete have a summary of their own: the records of a memtable are
+//! divided into *eras* in the order of time, each with its counts and its sample.
 
 use crate::base::Timestamp;
 use crate::base::hash::HashedMap;
@@ -255,7 +255,8 @@ impl Era {
         self.hidden.tally.less(gone)
     }
 
-    /// What is hidden is assumed to be gone as often as what hides it, where the sample is asked.
+    /// An estimate of the gone among `puts`. Hidden puts are assumed to be gone as often as the puts that hide them,
+    /// where the sample is asked.
     fn gone_of(&self, puts: Tally, histograms: &ExpiryHistograms, view: &ExpiryView) -> Tally {
         let bytes = self.census.total().bytes;
         let is_sampled = |hash: u64, newest: &Newest| {

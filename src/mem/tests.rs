@@ -195,7 +195,7 @@ fn check_history(
         let mut value = value_of(&header, &mut dice);
         let at = (key.clone(), std::cmp::Reverse(seq));
         if number < loaded {
-            // What comes twice is the same both times; of inserts, the first one counts.
+            // An item inserted twice has the same value both times; the first insert counts.
             if let Some(before) = model.get(&at) {
                 (header, value) = before.clone();
             }

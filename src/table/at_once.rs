@@ -7,8 +7,8 @@
 //! large value          mapped, checked, as it is, resident
 //! ```
 //!
-//! Whatever else there is would wait, or may. Where this thread had to read from a device of late, memory is short, and
-//! even filters may have been evicted: then nothing that is mapped is taken to be there.
+//! Everything else would wait, or may. Where this thread had to read from a device of late, memory is short, and even
+//! filters may have been evicted: then nothing that is mapped is taken to be there.
 
 use std::ops::Range;
 use std::sync::Arc;

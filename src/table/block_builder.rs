@@ -4,8 +4,7 @@
 //! the body, behind room for as many header bytes as those of the block before took; the headers follow when the block
 //! is cut. If they take more or fewer bytes then, all records are moved first.
 //!
-//! What all records of a block have in common is found out once for the block, from the ranges of their header fields:
-//! its census, if they are alike.
+//! The census of a block of alike records is made once for the block, from the ranges of their header fields.
 
 use crate::base::Compression;
 use crate::base::coding::put_varint;

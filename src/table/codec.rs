@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// What packs best comes close to what is taken for possible, and does not reach it.
+    /// The best packing comes within a factor of two of the limit of [`Codec::can_hold`], and does not exceed it.
     #[test]
     fn no_packed_bytes_hold_more_than_is_taken_for_possible() {
         let loose = vec![0; 8 << 20];

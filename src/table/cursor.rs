@@ -1,12 +1,11 @@
 //! Cursors on a table.
 //!
-//! A cursor holds its current block; a step inside it decodes one entry, prefetches the one after the next, and touches
-//! nothing else. With an expiry view, a cursor stops before blocks that are dead as a whole, by their census or because
-//! range deletes cover them: before all blocks of a page of the index, the rest of a page, or one block. A block that
-//! was read is iterated record by record, whatever its census says.
+//! A cursor holds its current block; a step inside it decodes one entry and prefetches the one after the next. With an
+//! expiry view, a cursor stops before blocks that are dead as a whole, by their census or because range deletes cover
+//! them: before all blocks of a page of the index, the rest of a page, or one block. A block that was read is iterated
+//! record by record, whatever its census says.
 //!
-//! A block whose records are alike has a lane (lane.rs). The cursor lends from it, and then is on an entry that it has not
-//! decoded.
+//! A block whose records are alike has a lane (lane.rs). The cursor lends its entries undecoded.
 //!
 //! A seek (data/cursor.rs has the protocol) reads the row of its block in the index, the block's end, and some of its
 //! keys: one step for each, which the step before has prefetched.
@@ -359,8 +358,7 @@ impl TableCursor {
         self.state = State::Seeking(Stage::Row(share));
     }
 
-    /// Makes the next stage of the seek to the first record in block `self.number` that `to` admits, or beyond the
-    /// block.
+    /// Makes the next stage of the seek to the first record in block `self.number` that `to` admits, or beyond it.
     fn seek_stage(&mut self, stage: Stage, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
         self.state = State::End;
         let number = self.number;

@@ -1,4 +1,4 @@
-//! What the parts of a table share: checksums, the footer, and the origin of a table.
+//! The shared parts of a table's format: checksums, the footer, and the origin of a table.
 //!
 //! ```text
 //! footer   0 identity u64 | 8 table u64 | 16 filter at u64 | 24 index at u64 | 32 statistics at u64

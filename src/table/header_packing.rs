@@ -152,8 +152,8 @@ impl FieldRanges {
     }
 }
 
-/// What a packing says of all records of its block, where all are puts of values inside it, with keys of one length and
-/// one kind of ttl.
+/// The common properties of a block's records, where all are puts of values inside it, with keys of one length and one
+/// kind of ttl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uniform {
     /// Of a record that is written no later than any of them, has no higher sequence number and no longer ttl: by any
@@ -296,7 +296,7 @@ impl<'a> HeaderPacking<'a> {
             .saturating_add(word.wrapping_shr(u32::from(place.first)) & mask)
     }
 
-    /// What it says of all records; `None` where they differ in more than numbers, or one might not decode.
+    /// The common properties of all records; `None` where they differ in more than numbers, or one might not decode.
     pub fn uniform(&self) -> Option<Uniform> {
         let highest = |at| {
             let mask = !u64::MAX.unbounded_shl(u32::from(self.place(at).bits));
@@ -414,8 +414,8 @@ fn header_of(
     Ok((header, tag & LARGE != 0))
 }
 
-/// A packing whose headers are part of one word: the one that most blocks have. Whoever reads or writes the headers of a
-/// whole block takes it apart once.
+/// A packing whose headers are part of one word, as in most blocks. Code that reads or writes all headers of a block
+/// decodes it once.
 #[derive(Clone, Copy)]
 pub struct WordPacking {
     lowest: [u64; COUNT],

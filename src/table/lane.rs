@@ -6,19 +6,19 @@
 //! ```
 //!
 //! The packing of a block's headers (header_packing.rs) says whether its records are alike. If they are, a record is
-//! two offsets, and what is certain of the earliest of all possible records under that packing is certain of each: that
-//! it is live at a moment, that no range delete is newer. Only its bytes are not yet checked: whoever takes a record
-//! from a lane that does not add up gets none, and reads it by [`Block::entry`], which says what is wrong.
+//! two offsets. A property that is certain of the earliest of all possible records under that packing is certain of
+//! each: that it is live at a moment, that no range delete is newer. Only its bytes are not yet checked: a lane does
+//! not give a record that does not add up; the cursor then reads it by [`Block::entry`], which says what is wrong.
 
 use crate::data::lane::LaneShape;
 use crate::table::block::{Block, Layout};
 use crate::table::format::LARGE_VALUE_LEN;
 use crate::table::header_packing::Uniform;
 
-/// What is known of a block whose records are alike.
+/// The common properties of a block whose records are alike.
 #[derive(Clone, Copy, Debug)]
 pub struct Alike {
-    /// What is certain of all records.
+    /// Properties that are certain of all records.
     pub uniform: Uniform,
     /// Where they are.
     pub shape: LaneShape,
@@ -158,7 +158,7 @@ mod tests {
             lend(&body, 2, "b", None, 9),
             (Stand::OnLast, 4, owned(&all[2..]))
         );
-        // What is full takes nothing, not even a version that is passed over.
+        // A full `Lent` takes nothing, not even a version that is passed over.
         assert_eq!(
             lend(&body, 0, "", None, 2),
             (Stand::Behind, 2, owned(&all[..2]))

@@ -319,7 +319,7 @@ impl Page {
             .then_some(census.seq_max)
     }
 
-    /// What is behind the bytes that all keys share, if `key` begins with them.
+    /// The rest of `key` behind the prefix that all keys share, if it begins with that.
     #[inline]
     fn behind_shared<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
         match self.shared_len {

@@ -30,8 +30,8 @@ impl ReadAhead {
         }
     }
 
-    /// What to request before a seek comes to the block at `place`, if memory is short: as much again in the direction
-    /// of the iteration, which is still one read. The read-ahead then continues from the block after these.
+    /// The range to request before a seek comes to the block at `place`, if memory is short: as much again in the
+    /// direction of the iteration, which is still one read. The read-ahead then continues from the block after these.
     pub fn begin(&mut self, place: &Range<u64>, forward: bool, end: u64) -> Range<u64> {
         let len = place.end - place.start;
         self.steps = Self::STEPS - 1;
@@ -42,7 +42,7 @@ impl ReadAhead {
         self.asked.clone()
     }
 
-    /// What to request before the iteration comes to `place`. Blocks end at `end`.
+    /// The range to request before the iteration comes to `place`; `None`: nothing. Blocks end at `end`.
     pub fn step(&mut self, place: &Range<u64>, forward: bool, end: u64) -> Option<Range<u64>> {
         if self.steps < Self::STEPS {
             self.steps += 1;

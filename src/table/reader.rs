@@ -558,7 +558,7 @@ fn touch_end(block: &[u8]) {
     }
 }
 
-/// What a get looks for: the key's hash, the key, and the highest sequence number that it may see.
+/// The aim of a get: the key's hash, the key, and the highest sequence number that it may see.
 pub(super) type Wanted<'a> = (u64, &'a [u8], Seq);
 
 /// A record that a get found. Its value is read only on request. Small, because a get moves it some times.

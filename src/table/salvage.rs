@@ -99,7 +99,7 @@ struct SoundBlock {
     census: Census,
 }
 
-/// What the index says about a block.
+/// The index's row of a block.
 struct Row {
     place: Range<u64>,
     first: Box<[u8]>,

@@ -84,7 +84,7 @@ pub struct Statistics {
     oversized: Vec<u32>,
     /// The approximate ranks of keys.
     pub key_samples: KeySamples,
-    /// What it keeps of the container's settings when it was written.
+    /// The part of the container's settings that the table keeps, as of its writing.
     pub settings: Settings,
 }
 

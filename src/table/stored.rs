@@ -12,7 +12,7 @@ use crate::table::filter;
 use crate::table::format::{Access, FOOTER_LEN, Footer, Source, Stored};
 use crate::table::statistics::Statistics;
 
-/// What the manifest says about a table: a file that differs is not opened.
+/// The manifest's row of a table: a file that differs is not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     /// Its id.

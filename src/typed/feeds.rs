@@ -1,4 +1,4 @@
-//! What changes and what expires in a typed container.
+//! Changes and expirations of a typed container.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -28,7 +28,7 @@ pub enum TypedChange<K, D> {
     },
     /// The default ttl was changed, or items were expired on command; see [`Change::Expiry`].
     Expiry {
-        /// What is gone when.
+        /// The rule by which items of the container end.
         rule: ExpiryRule,
     },
     /// All items in a range of keys were deleted. Its bounds are bytes, which need not be keys of the type: an item is in it by
@@ -121,7 +121,7 @@ pub struct TypedExpiration<K, D> {
     pub key: K,
     /// Its value, as it was.
     pub value: D,
-    /// When it ended and by what, and what was stored.
+    /// The end, its cause, and the item as it was stored.
     pub stored: Expiration,
 }
 
@@ -168,7 +168,7 @@ impl<K: TypedKey, V: TypedValue> Iterator for TypedExpirations<K, V> {
 }
 
 impl<K: TypedKey, V: TypedValue> TypedContainer<K, V> {
-    /// What has changed in this container since a version, as [`Container::changes`](crate::Container::changes) tells it.
+    /// The changes of this container since a version, as [`Container::changes`](crate::Container::changes) tells them.
     ///
     /// ```
     /// use ebbtide::{Database, TypedChange, Version};
@@ -194,7 +194,7 @@ impl<K: TypedKey, V: TypedValue> TypedContainer<K, V> {
         }
     }
 
-    /// What expires in this container, as [`Container::expirations`](crate::Container::expirations) gives it.
+    /// The expirations of this container, as [`Container::expirations`](crate::Container::expirations) gives them.
     pub fn expirations(&self, from: ExpiryCursor) -> TypedExpirations<K, V> {
         TypedExpirations {
             container: self.name().into(),

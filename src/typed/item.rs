@@ -20,7 +20,7 @@ pub struct TypedItem<K, D> {
 }
 
 impl<K: TypedKey, D> TypedItem<K, D> {
-    /// What an item of a container is.
+    /// Decodes an item of a container.
     pub(crate) fn of<V: TypedValue<Data = D>>(container: &str, stored: Item) -> Result<Self> {
         Ok(TypedItem {
             key: key::decoded(container, stored.key())?,
@@ -30,7 +30,7 @@ impl<K: TypedKey, D> TypedItem<K, D> {
     }
 }
 
-/// What [`TypedContainer::update`](crate::TypedContainer::update) does with the item it was shown.
+/// The decision of [`TypedContainer::update`](crate::TypedContainer::update) about the item that it was shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TypedUpdate<D> {
@@ -53,12 +53,12 @@ impl<D> TypedUpdate<D> {
     }
 }
 
-/// What [`TypedContainer::fetch_update`](crate::TypedContainer::fetch_update) found and did.
+/// The result of [`TypedContainer::fetch_update`](crate::TypedContainer::fetch_update).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TypedUpdated<K, D> {
     /// The live item that was there before; `None` where there was none.
     pub before: Option<TypedItem<K, D>>,
-    /// What was written; `None` where the item was left as it was, or there was none to delete.
+    /// The write; `None` where the item was left as it was, or there was none to delete.
     pub written: Option<Written>,
 }

@@ -55,19 +55,20 @@ use crate::base::Result as Answer;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait TypedKey: Sized {
-    /// What stands for a key where one is given: `&str` for `String`, the number itself for a number.
+    /// The type by which a caller gives a key: `&str` for `String`, the number itself for a number.
     type Borrowed<'a>;
 
     /// The key, to be given.
     fn as_borrowed(&self) -> Self::Borrowed<'_>;
 
-    /// Appends the key. `is_last`: nothing follows; otherwise the end of it must be found in what follows, whatever that is.
+    /// Appends the key. `is_last`: nothing follows; otherwise any bytes may follow, and decoding must still find the
+    /// end of the key.
     fn encode(key: &Self::Borrowed<'_>, is_last: bool, out: &mut Vec<u8>);
 
-    /// Takes a key off the front of what [`TypedKey::encode`] wrote; with `is_last`, all that is left.
+    /// Takes a key off the front of bytes that [`TypedKey::encode`] wrote; with `is_last`, all that are left.
     ///
     /// # Errors
-    /// What is wrong with these bytes, as a part of a sentence.
+    /// The fault of these bytes, as a part of a sentence.
     fn decode(is_last: bool, bytes: &mut &[u8]) -> Result<Self, &'static str>;
 }
 

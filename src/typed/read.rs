@@ -110,8 +110,8 @@ macro_rules! typed_reading_methods {
                 self.untyped.count(encoded_range::<K>(&range))
             }
 
-            /// How many live items a range has, exactly, whatever they are, if these are fewer than `most`, else `most`. What
-            /// cannot be read is not counted: 0 if the handle is closed.
+            /// How many live items a range has, exactly, whatever they are, if these are fewer than `most`, else
+            /// `most`. Unreadable items are not counted: 0 if the handle is closed.
             #[must_use]
             pub fn count_up_to<'k>(
                 &self,
@@ -132,7 +132,7 @@ macro_rules! typed_reading_methods {
             }
         }
 
-        /// Whatever the types are.
+        /// Derived, it would ask the types to be `Clone`.
         impl<K, V> Clone for $handle<K, V> {
             fn clone(&self) -> Self {
                 $handle {

@@ -53,7 +53,7 @@ pub trait TypedValue {
     /// The value that these bytes are, all of them.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The fault of the bytes, in words.
     fn decode(bytes: &[u8]) -> Result<Self::Data, String>;
 }
 

@@ -1,4 +1,4 @@
-//! What a manifest names of a log, and the files of chains that nobody writes.
+//! The log that a manifest names, and the files of chains that no open database writes.
 //!
 //! ```text
 //! prefix: chain a, first 5, end e                 chain b, first 9, its ring
@@ -33,8 +33,7 @@ pub struct LogStart {
     pub prefix: Option<Prefix>,
 }
 
-/// The part of an earlier log that is needed: it is only read, and ends exactly there. What its segments hold behind
-/// the end is no part of it.
+/// The part of an earlier log that is needed: it is only read. Bytes of its segments behind the end are no part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prefix {
     /// The identity of its chain.

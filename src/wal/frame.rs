@@ -68,7 +68,7 @@ pub struct Position(pub u64);
 /// No log gets this long, so a position and a file's length can be added.
 const POSITION_MAX: u64 = u64::MAX / 2;
 
-/// What a frame holds. No kind is 0, because files are zero where there is no frame yet.
+/// The contents of a frame. No kind is 0, because files are zero where there is no frame yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -91,7 +91,7 @@ impl FrameKind {
 /// A frame without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What it holds.
+    /// The kind of its contents.
     pub kind: FrameKind,
     /// The lowest sequence number in it.
     pub first_seq: Seq,
@@ -217,7 +217,7 @@ impl SegmentHeader {
 pub const SYNCED_NOTE_LEN: usize = 16;
 /// In these, where it stands how many syncs are under way.
 pub const SYNCS_AT: usize = 12;
-/// What stands there while none is.
+/// The value at [`SYNCS_AT`] while no sync is under way.
 pub const NO_SYNC: u32 = 1;
 
 /// How far a chain was synced, as noted behind its ring.

@@ -64,7 +64,7 @@ struct State {
     company: u32,
     /// When the last round ended.
     ended: Duration,
-    /// What a sync takes: an average over some eight.
+    /// The duration of a sync: an average over some eight.
     sync_time: Duration,
 }
 
@@ -200,7 +200,7 @@ impl Drop for Lead<'_> {
         own.word.change();
         next.word.change();
         drop(state);
-        // First the one who keeps the device busy.
+        // The leader of the next round comes first: it keeps the device busy.
         if waiting > 0 {
             next.word.wake_one();
         }

@@ -16,12 +16,12 @@
 //!    is allocated. Then the segments are synced, from the one up to whose end the log was known to be synced. The folder
 //!    is synced with the first segment of the new chain. The manifest comes after that.
 //! 2. A sync that succeeds proves that only if no sync has failed before: the system tells of a failure once, and may
-//!    have forgotten what it could not write, while whoever reads still sees it. So the ring says how many syncs have
-//!    begun and not succeeded (store.rs). It outlives a killed process as long as what the system holds of the segments;
-//!    after a power cut that is read from the device, and is what lasts. If a sync may have failed, nothing is kept. An
-//!    open says that of the ring before its own first sync, so each log is kept at the first try or not at all. Where a
-//!    full disk does not even take these four bytes, which replace others, the open goes on without a new log, and
-//!    fails if its sync does; that failure alone the next open does not know of.
+//!    have dropped the bytes that it could not write, while reads still see them. So the ring says how many syncs have
+//!    begun and not succeeded (store.rs). That number outlives a killed process, as the system's cache of the segments
+//!    does; after a power cut both are read from the device. If a sync may have failed, nothing is kept. An open counts
+//!    its own first sync in the ring before that sync, so each log is kept at the first try or not at all. Where a full
+//!    disk does not even take these four bytes, which replace others, the open goes on without a new log, and fails if
+//!    its sync does; the next open does not know of that failure alone.
 //!
 //! **Why a crash at any moment is replayed in order.** Until the manifest has its name, the one before it counts, and with
 //! it the old chain with its ring, in which nothing has changed but that frames are in their segments, too: a second open
@@ -29,11 +29,11 @@
 //! and goes on in the new chain, whose first segment starts at that position.
 //!
 //! **Why nothing behind the end comes to life.** Replay stops at the position that the manifest names, and the new
-//! chain's frames have another identity. Besides, there is nothing: a log that ends in a frame begun, or in whatever else,
-//! is logged anew. The segment that was allocated ahead and the ring are removed.
+//! chain's frames have another identity. Besides, only zeros follow: a log that ends in a torn frame, or in any other
+//! bytes, is logged anew. The segment that was allocated ahead and the ring are removed.
 //!
-//! **Why nothing expired stays.** A log is kept only if replay has brought in all that it holds: then nothing in it is
-//! stale, and whatever expires in a memtable takes its segments with it in time, as always.
+//! **Why nothing expired stays.** A log is kept only if replay has brought in all of its frames: then nothing in it is
+//! stale, and a memtable whose items expire releases its segments in time, as always.
 //!
 //! **One at a time.** An open that finds a prefix logs anew. Otherwise a process that is killed at once each time would
 //! leave a segment each time. A log that was closed is logged anew too: it holds little.

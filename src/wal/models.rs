@@ -153,7 +153,7 @@ impl World {
         (World { sim, calls, log }, appender)
     }
 
-    /// What was acknowledged up to `seq` is there after a power cut now.
+    /// After a power cut now, the writes acknowledged up to `seq` are there.
     fn assert_synced(&self, seq: u64) {
         self.calls.step();
         let left = self.sim.power_cut_with(Survivors::Nothing);
@@ -220,9 +220,9 @@ fn a_failed_sync_reaches_all_who_wait() {
     }
 }
 
-/// Who waits for a sync while the log ends by a failed write is told so, or was synced; nobody waits for ever. With three
-/// interruptions (`EBBTIDE_INTERRUPTIONS=3`: 630 000 orders in 200 s) two threads wait for the next sync when the log ends
-/// in the midst of one.
+/// A waiter for a sync is told of the end of the log by a failed write, or was synced; none waits for ever. With three
+/// interruptions (`EBBTIDE_INTERRUPTIONS=3`: 630 000 orders in 200 s) two threads wait for the next sync when the log
+/// ends in the midst of one.
 #[test]
 fn the_end_of_the_log_reaches_all_who_wait() {
     check("syncs beside a failure elsewhere", 2, || {

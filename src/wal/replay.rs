@@ -56,7 +56,7 @@ pub fn replay(
     }
 }
 
-/// Like [`replay`], but returns damage of the log beside what was found before it. The numbers and marks of complete
+/// Like [`replay`], but returns damage of the log beside the frames found before it. The numbers and marks of complete
 /// frames behind the damage raise the results too. A log that ends before `synced`, up to where its manifest knows it
 /// to be synced, is damaged. If there is no log, nothing is found.
 pub fn salvage(
@@ -380,7 +380,7 @@ impl Walk<'_> {
         ))
     }
 
-    /// What the search behind an end implies.
+    /// Concludes from the search behind an end: the damage, or `None` where the log ends there.
     fn conclude(
         &mut self,
         segment: &Loaded,

@@ -142,8 +142,8 @@ struct Pool {
     lent: bool,
 }
 
-/// If there is room for no more than this many segments, one is kept that no write begins: whatever frees room may need
-/// some first.
+/// If there is room for no more than this many segments, one is kept that no write begins: a job that frees room may
+/// need some first.
 const SHORT_OF_ROOM: u64 = 16;
 
 /// Lends the room of prepared segments until it is dropped.
@@ -217,7 +217,7 @@ impl Segments {
         })
     }
 
-    /// The same chain, as the continuation of what was kept of an earlier one.
+    /// The same chain, as the continuation of the kept segments of an earlier one.
     pub fn behind(mut self, kept: Kept) -> Segments {
         let numbers = kept.numbers();
         let stays = |name: &String| {

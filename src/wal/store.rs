@@ -108,10 +108,10 @@ const DRAIN_BYTES: usize = 256 << 10;
 ///    in segments  only in the ring     free
 /// ```
 ///
-/// Behind the ring is a note of how far the log is synced. It is stored once that is so, but not synced itself: it
-/// survives a killed process, and whatever a power cut leaves of it is true. Beside it stands how many syncs are under
-/// way or have failed. An open after a kill sees by that whether the system may have told somebody of a failed sync, and
-/// will not tell it again (keep.rs).
+/// Behind the ring is a note of how far the log is synced. It is stored after that sync, but not synced itself: it
+/// survives a killed process, and after a power cut the note that is left, this one or an older one, is true. Beside it
+/// stands how many syncs are under way or have failed. By that an open after a kill sees whether the system may have
+/// reported a failed sync to the killed process, and so will not report it again (keep.rs).
 ///
 /// The byte of position p is stored at p modulo the ring's length. `drained` and `taken` stand between frames, and
 /// `drained` moves only when all bytes up to it are in the segments: so at every moment a frame is whole in the

@@ -37,7 +37,7 @@ pub struct Place {
     pub position: Position,
 }
 
-/// What a reading found.
+/// The result of a reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Tail {
     /// Where it ended.
@@ -106,7 +106,7 @@ pub fn tail(
     Ok(out)
 }
 
-/// What is known to be synced was read.
+/// Refuses an end before the position up to which the log is known to be synced.
 fn expect_end(segment: &Loaded, end: u64, synced: u64) -> Result<()> {
     if end >= synced {
         return Ok(());

@@ -448,7 +448,7 @@ pub struct SegmentPin {
 impl Drop for SegmentPin {
     fn drop(&mut self) {
         let given_up = self.log.segments.unpin_from(self.first);
-        // What it fails to remove goes with a later release.
+        // A later release removes the segments that this one fails to remove.
         let _ = self.log.release_before(given_up);
     }
 }

@@ -1,4 +1,4 @@
-//! What ttl.md promises, beside a model that keeps it by its definition; and each history that once broke it.
+//! The promises of ttl.md, beside a model that keeps it by its definition; and each history that once broke it.
 
 mod clock;
 mod formats;

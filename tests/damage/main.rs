@@ -1,4 +1,4 @@
-//! Whatever has become of the files, the answer is right or names the damage.
+//! However the files are damaged, the answer is right or names the damage.
 
 mod damage;
 mod fuzz_smoke;

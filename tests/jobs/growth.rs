@@ -3,17 +3,25 @@
 //!
 //! Method: a simulated disk, background work step by step, a clock that moves only when told to.
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ebbtide::internals::Sim;
-use ebbtide::{Container, Database, DefaultTtl, ManualClock, Options};
+use ebbtide::{
+    Container, Database, DefaultTtl, Error, EventListener, FlushEvent, ManualClock, Options,
+};
+use testkit::watched::Watched;
 
 const MEMTABLE: usize = 1 << 20;
 
 fn open(clock: &ManualClock) -> (Database, Container) {
-    let db = Options::new()
-        .fs(Arc::new(Sim::new(1)))
+    open_with(Options::new().fs(Arc::new(Sim::new(1))), clock)
+}
+
+fn open_with(options: Options, clock: &ManualClock) -> (Database, Container) {
+    let db = options
         .clock(clock.clone())
         .stepped()
         .sizes(4 << 10, 256 << 10, 256 << 10)
@@ -127,4 +135,62 @@ fn the_log_beside_a_quiet_container_stays_short() {
         assert!(most <= 2 * MEMTABLE as u64, "{quiet_len}: {most}");
         assert_eq!(given, tables, "{quiet_len}");
     }
+}
+
+/// The containers of each flush.
+#[derive(Default)]
+struct Flushes(Mutex<Vec<Vec<String>>>);
+
+impl EventListener for Flushes {
+    fn on_flush_completed(&self, flush: &FlushEvent) {
+        self.0.lock().unwrap().push(flush.containers.clone());
+    }
+}
+
+/// Breaks a build in which a memtable that shares a segment of the log with the one before it, for want of room for another
+/// segment, is flushed along with that one: a container's memtables are flushed one after the other.
+#[test]
+fn memtables_that_share_a_segment_are_flushed_one_after_the_other() {
+    let (fs, no_room) = (Watched::new(Sim::new(1)), Arc::new(AtomicBool::new(false)));
+    fs.before({
+        let no_room = no_room.clone();
+        move |call, path: &Path| match call == "create" && no_room.load(Ordering::Relaxed) {
+            true => Err(Error::Io {
+                operation: "create",
+                path: path.into(),
+                source: Arc::new(std::io::ErrorKind::StorageFull.into()),
+            }),
+            false => Ok(()),
+        }
+    });
+    let flushes = Arc::new(Flushes::default());
+    let options = Options::new().fs(Arc::new(fs)).listener(flushes.clone());
+    let (db, c) = open_with(options, &clock());
+    let mut next = 0_u32;
+    let mut put = |is_full: bool| {
+        no_room.store(is_full, Ordering::Relaxed);
+        let done = c.put(next.to_be_bytes(), [b'v'; 1_000]);
+        if done.is_ok() {
+            next += 1;
+        } else {
+            assert!(is_full && done.unwrap_err().is_full());
+        }
+        no_room.store(false, Ordering::Relaxed);
+    };
+    // The put that fills the memtable finds no room for a segment.
+    while db.stats().memtable_bytes < MEMTABLE as u64 - 20_000 {
+        put(false);
+    }
+    for _ in 0..40 {
+        put(true);
+    }
+    for _ in 0..90 {
+        put(false);
+    }
+    while db.step().unwrap() {}
+    db.flush().unwrap();
+    let flushes = flushes.0.lock().unwrap().clone();
+    assert!(flushes.len() > 1);
+    assert!(flushes.iter().all(|one| one.len() == 1), "{flushes:?}");
+    assert_eq!(c.iter().count(), next as usize);
 }

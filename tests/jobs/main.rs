@@ -1,4 +1,4 @@
-//! What background work does, when, and to which files.
+//! Background work: its steps, their moments, their files.
 
 mod checkpoint;
 mod disk_usage;

@@ -1,4 +1,4 @@
-//! What reads show, of which they need not read, and what they say of what is stored.
+//! Reads: the items they show, the blocks they leave alone, the numbers they give of stored items.
 
 mod bare;
 mod dead;

@@ -5,8 +5,8 @@
 //! `mod` line must be above that of the module that uses it (inside a folder, the folder's mod.rs gives the order). A
 //! folder's mod.rs counts as after the last of its modules that it uses: only later ones may use it; re-exports are no
 //! use. Also checked: who may use files, time and threads, where `unsafe` may be, how long files and functions may be,
-//! and leftovers such as TODOs. In documents: every relative link leads to a file and to a heading in it, pictures of
-//! bytes are those of the sources, and DESIGN.md stays short.
+//! leftovers such as TODOs, and how comments begin (comments.rs). In documents: every relative link leads to a file and
+//! to a heading in it, pictures of bytes are those of the sources, and DESIGN.md stays short.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
@@ -14,6 +14,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+mod comments;
 
 /// These shelves do not know of each other.
 const SIBLINGS: [&str; 3] = ["wal", "mem", "table"];
@@ -512,7 +514,7 @@ fn functions(code: &str) -> Vec<(String, usize)> {
     found
 }
 
-/// What is too long, by name.
+/// A fault for each file or function that is too long.
 fn too_long(lines: &BTreeMap<String, usize>) -> Vec<String> {
     let told = |(name, lines)| format!("{name} has {lines} lines");
     lines.iter().map(told).collect()
@@ -577,7 +579,7 @@ fn nothing_is_left_behind() {
     report(faults);
 }
 
-/// What a person reads in twenty minutes.
+/// A person reads so many in twenty minutes.
 const DESIGN_BYTES: u64 = 20_480;
 
 /// The documents of the root folder and all of docs/.

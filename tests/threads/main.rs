@@ -1,4 +1,4 @@
-//! What threads and tasks do at once, and where each of them ends.
+//! Threads and tasks, at once, and the end of each.
 
 mod concurrency;
 mod last_handle;

@@ -9,7 +9,7 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ebbtide::internals::{Fault, FaultPlan, Fs, Sim, repair_with};
@@ -18,6 +18,7 @@ use ebbtide::{
     Expirations, ExpiryCursor, ManualClock, Options, Reads, Ttl,
 };
 use testkit::random::Random;
+use testkit::watched::Watched;
 
 mod beside_jobs;
 

@@ -1,4 +1,4 @@
-//! What others are told: readers of expirations and changes, followers, listeners, metrics.
+//! News for others: readers of expirations and changes, followers, listeners, metrics.
 
 mod changes;
 mod feed;

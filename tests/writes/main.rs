@@ -1,4 +1,4 @@
-//! What writes do: batches, conditions, transactions, commands, loads, quotas.
+//! Writes: batches, conditions, transactions, commands, loads, quotas.
 
 mod batches;
 mod bulk;

@@ -68,7 +68,7 @@ fn keys(numbers: Range<u64>) -> Vec<Key> {
     numbers.map(key).collect()
 }
 
-/// What is counted: the tool starts when this is entered, and stops when it is left. It knows this by its name.
+/// The counted code: the tool starts at its entry and stops at its return, and knows it by this name.
 #[inline(never)]
 fn counted_part(work: &mut dyn FnMut()) {
     work();
@@ -186,7 +186,7 @@ impl World {
     }
 }
 
-/// What a database holds before the counting begins.
+/// The contents of a database before the counting begins.
 enum Holds {
     Nothing,
     /// [`LOGGED`] items in the log, left by a process that ended without closing.

@@ -1,4 +1,4 @@
-//! What the driver knows to be true: which items are live, to the byte, and what a get may answer.
+//! The driver's record of the truth: the live items, to the byte, and the answers that a get may give.
 //!
 //! One cell a slot, one word a cell, so that the reader judges while the writer writes:
 //!
@@ -31,7 +31,7 @@ pub fn wall_ms() -> u64 {
     since.map_or(0, |since| since.as_millis() as u64)
 }
 
-/// What a get should have answered.
+/// The right answer of a get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It was right.

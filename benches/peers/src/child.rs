@@ -147,8 +147,9 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Puts at the load's rate and a get for every few of them, in bursts, by one thread: two would wait for each other.
-    /// Each counts from when its burst was due. Whoever is behind goes on for half as long as the load, and no longer.
+    /// Puts at the load's rate and a get for every few of them, in bursts, by one thread: two would wait for each
+    /// other. Each counts from when its burst was due. A thread that is behind goes on for half as long as the load,
+    /// and no longer.
     fn drive_open(&self, begin: Instant, filled: u64) -> Result<Driven> {
         // Where the system refuses, `wake` in the summary shows what it costs.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));

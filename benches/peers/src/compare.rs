@@ -1,5 +1,5 @@
-//! What expiring costs the foreground: a load against the same puts with lifetimes so long that nothing expires, in
-//! rounds that take turns.
+//! The foreground cost of expiry: a load against the same puts with lifetimes so long that nothing expires, in rounds
+//! that take turns.
 //!
 //! * `throughput`: closed loop, operations a second;
 //! * `tails`: open loop at half of what the closed loop reached, p99.9.
@@ -11,7 +11,7 @@ use crate::parent::{self, Setting};
 use crate::summary::Summary;
 use crate::table::Spread;
 
-/// What is compared.
+/// The two loads of a comparison and its rounds.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// The engine.
@@ -105,7 +105,7 @@ fn play(
         parent::run(setting, engine, load, closed, round, &label)
     };
     for round in 1..=comparison.rounds {
-        // Who goes first changes, so that what drifts meanwhile falls on both.
+        // The first of a round changes, so that a drift of the machine falls on both.
         for lasting in [round % 2 == 0, round % 2 == 1] {
             let summary = one(lasting, round)?;
             match lasting {

@@ -31,7 +31,7 @@ impl Lane {
 
     /// Takes what was left since the last time.
     pub fn take(&self) -> Histogram<u64> {
-        // Made before the lock is taken: it is so large that whoever leaves some would wait for milliseconds.
+        // Made before the lock is taken: it is so large that a thread that leaves some would wait for milliseconds.
         let empty = histogram();
         let mut lane = self.0.lock().expect("no thread panicked");
         std::mem::replace(&mut lane, empty)

@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 pub const KEY_BYTES: usize = 16;
 /// Bytes of a value.
 pub const VALUE_BYTES: usize = 100;
-/// What a put hands to an engine.
+/// Bytes that a put hands to an engine.
 pub const PUT_BYTES: u64 = (KEY_BYTES + VALUE_BYTES) as u64;
-/// What a live item counts: key, value, and 16 bytes for what any engine has to remember about it.
+/// Bytes that a live item counts: key, value, and 16 bytes for the metadata that any engine keeps of it.
 pub const LIVE_BYTES: u64 = PUT_BYTES + 16;
 /// One get for so many puts.
 pub const PUTS_PER_GET: u64 = 4;
@@ -53,7 +53,7 @@ pub enum Name {
     Mixed,
 }
 
-/// What the command line says about a load.
+/// The choices of the command line about a load.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Choice {
     /// Which one.
@@ -70,7 +70,7 @@ pub struct Choice {
     pub live_memtables: Option<f64>,
     /// Nothing expires: what reclaiming is compared with.
     pub lasting: bool,
-    /// What makes it another one of the same kind.
+    /// Two loads that differ in the seed alone are of the same kind.
     pub seed: u64,
 }
 
@@ -169,7 +169,7 @@ pub struct Put {
 /// A load, worked out from its [`Choice`].
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// What it was made from.
+    /// The choice that it was made from.
     pub choice: Choice,
     /// Seconds of load.
     pub seconds: u64,
@@ -282,7 +282,7 @@ impl Load {
         }
     }
 
-    /// What a load that had run for ever would have left alive, oldest first, with what remains of its life.
+    /// The items that a load of infinite length would have left alive, oldest first, each with its remaining life.
     pub fn fill(&self) -> Box<dyn Iterator<Item = Put> + '_> {
         if !self.filled {
             return Box::new(std::iter::empty());
@@ -357,7 +357,7 @@ impl Load {
         key
     }
 
-    /// What every value of a slot begins with, so that a get that finds another item's is noticed.
+    /// The first bytes of every value of a slot, so that a get that finds another slot's value is noticed.
     pub fn tag(&self, slot: u64) -> u64 {
         self.hash(TAG, slot)
     }

@@ -1,5 +1,5 @@
-//! What the system says: a folder's allocated bytes, the process's own account of what it wrote and holds, and who used
-//! the processors.
+//! Figures of the system: a folder's allocated bytes, the bytes that the process wrote and the memory that it holds,
+//! and the use of the processors.
 
 use std::fs;
 use std::io;
@@ -47,7 +47,7 @@ pub struct Cpu {
     all: u64,
 }
 
-/// Who used the processors between two moments.
+/// The use of the processors between two moments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usage {
     /// This process, in cores.

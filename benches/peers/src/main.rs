@@ -62,12 +62,12 @@ enum Command {
     Rows(Rows),
     /// Print what is in a folder as Markdown
     Table {
-        /// What `run` or `rows` wrote
+        /// The result file of `run` or `rows`
         folder: PathBuf,
     },
     /// Draw what is in a folder: of rows, how Ebbtide compares; of loads, disk against live over time, and tail latencies
     Chart {
-        /// What `run` or `rows` wrote
+        /// The result file of `run` or `rows`
         folder: PathBuf,
         /// The drawing
         svg: PathBuf,

@@ -15,7 +15,7 @@ use crate::summary::{Order, Summary};
 /// A child that takes longer than its load and silence and this is ended.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// What all orders of one call have in common.
+/// The settings that all orders of one call share.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// Bytes of the block cache.
@@ -53,7 +53,7 @@ pub fn run(
         summary: setting.out.join(format!("{label}.json")),
         round,
     };
-    // What an earlier run left must not pass for this one's.
+    // A summary that an earlier run left must not be read as this run's.
     let _ = fs::remove_file(&order.summary);
     let plan = Load::new(load);
     eprintln!(

@@ -1,4 +1,4 @@
-//! What a child is told, what it sees every half second, and what it says at the end.
+//! The messages of a child: its order, its samples of every half second, and its summary at the end.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::latency::Tail;
 use crate::loads::{Choice, Load, PUT_BYTES};
 use crate::machine::Usage;
 
-/// What a child is to do.
+/// The task of a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
     /// The engine.
@@ -49,7 +49,7 @@ pub struct Sample {
     pub written_bytes: u64,
     /// Its memory that is not a file's; the driver's books are in it.
     pub anonymous_bytes: u64,
-    /// What the engine says of itself.
+    /// The engine's own figures.
     pub own: Own,
     /// Bytes put since the load began.
     pub put_bytes: u64,
@@ -61,10 +61,10 @@ pub struct Sample {
     pub get: Tail,
 }
 
-/// What came of it all.
+/// The result of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Summary {
-    /// What was to be done.
+    /// The order that it answers.
     pub order: Order,
     /// Seconds of load.
     pub seconds: u64,
@@ -104,7 +104,7 @@ pub struct Summary {
     pub end_disk_bytes: u64,
     /// Live bytes at the end of silence.
     pub end_live_bytes: u64,
-    /// What the engine said of itself at the end of silence.
+    /// The engine's own figures at the end of silence.
     pub end_own: Own,
     /// The most memory that was not a file's; the driver's books are in it.
     pub anonymous_bytes: u64,
@@ -160,7 +160,7 @@ impl Answers {
     }
 }
 
-/// What the driving threads found.
+/// The findings of the driving threads.
 #[derive(Default)]
 pub struct Driven {
     /// When the last operation was done, since the load began.
@@ -177,7 +177,7 @@ pub struct Driven {
     pub answers: Answers,
 }
 
-/// What the sampling thread found.
+/// The findings of the sampling thread.
 pub struct Watched {
     /// Of load and silence.
     pub samples: Vec<Sample>,

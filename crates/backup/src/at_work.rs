@@ -1,7 +1,7 @@
 //! Leases in the store and folders beside others, which calls make for their time alone. A thread that a signal has woken
 //! gives all of it back while the calls are still under way.
 //!
-//! Invariant: what is here was noted before it was made. What must not happen without it is done under the lock: a
+//! Invariant: each lease and folder is noted here before it is made. The steps that need one run under the lock: a
 //! backup is named, an object removed, a folder named. Once all was given back, the lock is never released.
 
 use std::collections::BTreeSet;

@@ -4,8 +4,8 @@
 //! lease -> checkpoint beside the database -> flush the copy, take its ledger -> objects that are missing -> manifest
 //! ```
 //!
-//! The manifest is written last, and names only what is stored. Whatever ends the call before leaves objects that no
-//! backup names, which a repeated call uses and a prune removes.
+//! The manifest is written last, and names only what is stored. A call that ends before leaves objects that no backup
+//! names, which a repeated call uses and a prune removes.
 //!
 //! Left out are tables that have ended, and on request those that soon will have. The ledger says of the first which
 //! they are; for the second the manifest has the moment, and a restore ends there whatever was to end before it, for an

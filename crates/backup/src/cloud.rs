@@ -121,7 +121,7 @@ impl Cloud {
         }
     }
 
-    /// What became of an object of parts, by the answer to the request that was to make it.
+    /// Whether a multipart object was completed, by the answer to the request that completes it.
     fn completed(&self, path: &Path, answer: object_store::Result<PutResult>) -> io::Result<bool> {
         match answer {
             Ok(_) => Ok(true),

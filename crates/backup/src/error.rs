@@ -16,7 +16,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// The store, or a file of this machine, could not be read or written.
     Io {
-        /// What was tried.
+        /// The attempted operation, as a verb.
         doing: &'static str,
         /// The object or the file.
         name: String,
@@ -30,7 +30,7 @@ pub enum Error {
     Damaged {
         /// The object.
         name: String,
-        /// What is wrong with it.
+        /// The damage, in words.
         what: String,
     },
     /// There is no such backup.

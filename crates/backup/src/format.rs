@@ -1,4 +1,4 @@
-//! What the store holds.
+//! The objects of a store.
 //!
 //! ```text
 //! objects/SHA256        the bytes of one file, named by their hash: stored once, however many backups have it
@@ -92,7 +92,7 @@ pub struct Manifest {
 pub enum Unread {
     /// They are of this version.
     Version(u32),
-    /// What is wrong with them.
+    /// The bytes are damaged: the damage, in words.
     Damaged(String),
 }
 

@@ -1,4 +1,5 @@
-//! What came after a backup: the ledgers of later states, those of later backups among them, and what had ended by them.
+//! The states later than a backup: the ledgers of later states, those of later backups among them, and the items that
+//! had ended by them.
 //!
 //! ```text
 //! backup 3   ledger 4   backup 5          of backup 3 have ended: the tables in which nothing is left by 3, 4 or 5
@@ -11,9 +12,10 @@
 //! went on to that last one, or was told to the copies that did.
 //!
 //! Invariant: prune and restore ask the same function what has ended, of ledgers that are in the store while they ask.
-//! What prune removed because a ledger said so, a restore leaves out because of that ledger; a ledger goes only with
-//! every backup that it came of (prune.rs). So a table that is not there is missed only if it is missing. That a later
-//! branch becomes the line changes nothing: whatever came of the backup counts here.
+//! A restore leaves out the tables that prune removed, because of the ledger by which prune removed them; a ledger goes
+//! only with every backup that it came of (prune.rs). So a table that a restore
+//! needs and does not find is lost, not pruned. It does not matter which branch is the line later: every state that
+//! came of the backup counts here.
 
 use std::collections::{BTreeSet, HashSet};
 

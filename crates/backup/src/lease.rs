@@ -5,13 +5,13 @@
 //! leases/prune-UNTIL-ID    a prune: alone
 //! ```
 //!
-//! `UNTIL` is in milliseconds since 1970. Who begins writes a lease first and looks for others then. So of two that
-//! exclude each other at least one sees the other. A prune gives way, and does not even write one where it sees another
-//! before. Whoever uses the store waits a little for a prune to give way, and gives way then. A lease that ran out is of
-//! a killed process, and counts no more; whoever works for long renews it, and before its result counts makes sure that
-//! it holds still. The clocks of all machines that share a store may differ by [`SLACK`].
+//! `UNTIL` is in milliseconds since 1970. A process that begins writes a lease first and looks for others then. So of
+//! two that exclude each other at least one sees the other. A prune gives way, and does not even write one where it
+//! sees another before. A user of the store waits a little for a prune to give way, and gives way then. A lease that
+//! ran out is of a killed process, and counts no more; a process that works for long renews it, and before its result
+//! counts makes sure that it holds still. The clocks of all machines that share a store may differ by [`SLACK`].
 //!
-//! A store that can only be read is restored without a lease: whoever cannot write cannot say that he reads.
+//! A store that can only be read is restored without a lease, because the reader cannot write one.
 
 use std::cell::RefCell;
 use std::io;
@@ -35,7 +35,7 @@ const SLACK: u64 = 300_000;
 const LOOKS: u32 = 25;
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What a lease is for.
+/// The purpose of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To make a backup.

@@ -104,7 +104,7 @@ pub struct Report {
     pub left_out_bytes: u64,
 }
 
-/// What a restore does about what came after the backup.
+/// The effect on a restore of states later than the backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Later {
     /// Expired stays gone.
@@ -139,7 +139,7 @@ pub struct Keep {
     pub younger_than: Option<Duration>,
 }
 
-/// What a prune has removed.
+/// The objects that a prune has removed.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Pruned {
@@ -153,7 +153,7 @@ pub struct Pruned {
     pub ended_objects: u64,
 }
 
-/// What a check of all backups has found.
+/// The result of a check of all backups.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Proof {
@@ -197,7 +197,7 @@ impl Backups {
 
     /// Leaves tables out of a backup in which all will have expired so long after it, if no setting changes: for
     /// instance by the next backup. Where some are left out, a restore shows no item at all that was to expire before
-    /// then, whatever table it is in, also when the default has become longer since. What the database's time is tells
+    /// then, whatever table it is in, also when the default has become longer since. The database's time is
     /// [`Ledger::mark`](ebbtide::Ledger::mark), the time of its last write.
     #[must_use]
     pub fn skip_ending_within(self, within: Duration) -> Backups {
@@ -227,9 +227,10 @@ impl Backups {
         numbers.into_iter().map(backup).collect()
     }
 
-    /// Gives back what calls under way have for their time alone: leases in the store, which would keep a prune away for 65
-    /// minutes, scratch folders, unfinished objects. Those calls never return: it is for a program that ends at
-    /// once, because of a signal for instance, and is called by another thread than they. What they have done is as after a kill.
+    /// Gives back what calls under way have for their time alone: leases in the store, which would keep a prune away
+    /// for 65 minutes, scratch folders, unfinished objects. Those calls never return: it is for a program that ends at
+    /// once, because of a signal for instance, and is called by another thread than they. The store is left as after a
+    /// kill.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -258,7 +259,7 @@ impl Backups {
         lease::remove_all(self.store.as_ref())
     }
 
-    /// What lies among the backups of a store, and has no name that a backup gives. It is left alone.
+    /// Objects among the backups of a store that have no name of a backup. They are left alone.
     ///
     /// # Errors
     /// The store's.

@@ -8,8 +8,8 @@
 //! A manifest goes before its objects, so at every moment each manifest has all of its objects, but for tables in which
 //! nothing is left by a later ledger (later.rs): these go unread, and a restore leaves them out. So no ledger may go
 //! that says so of a backup that stays: backups go from the oldest on, up to the first that stays, and of older ledgers
-//! those that came of none that stays. What an interrupted call leaves is removed by the next one. What has no name that
-//! a backup gives is left alone.
+//! those that came of none that stays. The next call removes the objects that an interrupted one leaves. Objects
+//! without a backup's name are left alone.
 
 use std::collections::HashSet;
 use std::time::Duration;

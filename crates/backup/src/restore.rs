@@ -215,7 +215,7 @@ impl Backups {
             io::ErrorKind::NotFound => damaged("it is missing"),
             _ => Error::io("read", &*name)(error),
         })?;
-        // Whatever is there, no more is read than is needed to see that it is too long.
+        // One byte more than the file's length is read at most: enough to see that an object is too long.
         let mut from = Hashed::new(from.take(file.len.saturating_add(1)), pace);
         let written = files::create(path).and_then(|mut to| {
             io::copy(&mut from, &mut to)?;

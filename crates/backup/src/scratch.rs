@@ -6,9 +6,9 @@
 //! -> remove the folder -> remove the lock's name -> unlock
 //! ```
 //!
-//! Invariant: whoever is at work holds the lock of the file that has the name, and nobody else removes that. So whoever
-//! got the lock of a file whose name had been removed, for he had opened it before, begins anew. What a killed process
-//! left in the folder is removed by the next call, and so are the links that keep room on disk.
+//! Invariant: a process at work holds the lock of the file that has the name, and no other removes that. So a process
+//! that got the lock of a file whose name is gone, because it had opened the file before, begins anew. The next call
+//! removes the files that a killed process left in the folder, and so the links that keep room on disk.
 //!
 //! Where nothing can be written beside the folder, the scratch is a new folder among those for temporary files.
 
@@ -84,7 +84,8 @@ impl<'a> Scratch<'a> {
         Ok(scratch)
     }
 
-    /// What the engine answers about a file of the copy in this folder is not said of a database.
+    /// Turns an error of the engine about a file in this folder into one of the scratch folder, because no database
+    /// lies there.
     pub fn of<T>(&self, answer: ebbtide::Result<T>) -> Result<T> {
         answer.map_err(|error| {
             let is_here = match &error {
@@ -138,7 +139,7 @@ fn is_locked(file: &File, lock: &Path) -> Result<bool> {
 
 /// Removes a folder, and the lock beside it, which is held. The next call removes what stays.
 pub fn clear(path: &Path, lock: Option<&Path>) {
-    // Whoever is at work in it may make or remove a file meanwhile; once the folder is gone, nobody can.
+    // A process at work in the folder may make or remove a file meanwhile; once the folder is gone, it cannot.
     for _ in 0..100 {
         if remove(path).is_ok() {
             break;

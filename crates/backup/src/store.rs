@@ -19,7 +19,7 @@ pub trait Store: Send + Sync {
     /// Reads an object; [`io::ErrorKind::NotFound`] if there is none.
     fn get(&self, name: &str) -> io::Result<Box<dyn Read>>;
 
-    /// The names of the objects in a folder, without the folder. Whatever was stored before the call is in it.
+    /// The names of the objects in a folder, without the folder. Every object stored before the call is in it.
     fn list(&self, folder: &str) -> io::Result<Vec<String>>;
 
     /// Removes an object; that there is none is no error.
@@ -32,8 +32,8 @@ pub trait Store: Send + Sync {
 
 /// A store in a folder of a file system that has hard links. Its files and folders can be reached by their owner alone.
 ///
-/// An object is written to `tmp/MILLISECONDS-PROCESS-NUMBER`, synced, then linked to its name. What a killed process
-/// leaves in `tmp` is removed by [`Backups::prune`](crate::Backups::prune), a day later.
+/// An object is written to `tmp/MILLISECONDS-PROCESS-NUMBER`, synced, then linked to its name.
+/// [`Backups::prune`](crate::Backups::prune) removes files that a killed process left in `tmp`, a day later.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -130,7 +130,7 @@ impl Store for Folder {
 
     fn get(&self, name: &str) -> io::Result<Box<dyn Read>> {
         let path = self.path.join(name);
-        // A pipe would make whoever opens it wait, and a device has no end.
+        // Opening a pipe would wait, and a device has no end.
         match fs::symlink_metadata(&path)?.is_file() {
             true => Ok(Box::new(File::open(path)?)),
             false => Err(io::Error::other("it is no file")),

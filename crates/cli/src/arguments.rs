@@ -120,16 +120,16 @@ pub enum Command {
     },
     /// Show, set or lift the most live bytes that a container may hold
     ///
-    /// What has expired, or was deleted or replaced, does not count. What is stored stays, also where it is more. Setting
-    /// creates the database and the container where they are missing.
+    /// Expired, deleted and replaced items do not count. Stored items stay, also where they exceed it. Setting creates
+    /// the database and the container where they are missing.
     Quota {
         #[command(flatten)]
         place: Place,
         /// Bytes (7000000, 10MB, 64MiB), from 1 to 2^62; none: no limit
         #[arg(value_name = "BYTES|none")]
         limit: Option<String>,
-        /// What a write does that would exceed it: refuse, the default, or expire-soonest: expire the items that end
-        /// soonest to make room
+        /// The effect of a write that would exceed it: refuse, the default, or expire-soonest: expire the items that
+        /// end soonest to make room
         #[arg(long, value_name = "refuse|expire-soonest", requires = "limit")]
         when_full: Option<String>,
     },
@@ -165,7 +165,7 @@ pub enum Command {
         /// One of its containers; without it, all
         #[arg(value_name = "CONTAINER")]
         container: Option<String>,
-        /// What the folder consists of, in rows that add up to what `du` says of it
+        /// The contents of the folder, in rows that add up to what `du` says of it
         ///
         /// With a container, its rows. What a running process pins, only that process knows.
         #[arg(long)]
@@ -179,8 +179,9 @@ pub enum Command {
     Top(Top),
     /// Write a page that shows what a database is made of
     ///
-    /// What ends when, its runs, its disk space, its last edits. One file of HTML that needs no network; --text writes the same as text, which fits into a bug report. It has the names
-    /// of containers, unless --hide-names is given, no value, and of keys nothing unless --keys asks for it.
+    /// The ends of its items, its runs, its disk space, its last edits. One file of HTML that needs no network; --text
+    /// writes the same as text, which fits into a bug report. It has the names of containers, unless --hide-names is
+    /// given, no value, and of keys nothing unless --keys asks for it.
     Report(Report),
     /// Reclaim and merge until nothing more is gained by it
     Compact(Home),
@@ -190,7 +191,7 @@ pub enum Command {
     Verify(Home),
     /// Leave out what is damaged, and name each loss
     ///
-    /// What the damaged parts may have hidden goes too: an older version never comes back.
+    /// Versions that the damaged parts may have hidden go too: an older version never comes back.
     ///
     /// Changes nothing without --yes: then it only says what would be lost, and the exit status is 2. Damaged files are kept
     /// in the folder `lost` of the database, expired and deleted bytes in them too. Make a copy of the folder before.
@@ -230,9 +231,9 @@ pub enum Command {
     },
     /// Restore a backup into a folder that is missing or empty
     ///
-    /// Every byte is checked. What has expired since stays gone, also by a command or a changed default, and so do dropped
-    /// containers and deleted ranges, as far as a later backup or ledger says. Items that were deleted or overwritten one
-    /// by one are as they were.
+    /// Every byte is checked. Items that have expired since stay gone, also by a command or a changed default, and so
+    /// do dropped containers and deleted ranges, as far as a later backup or ledger says. Items that were deleted or
+    /// overwritten one by one are as they were.
     Restore(Restore),
     /// Run a session store under load, then watch its disk empty itself
     ///
@@ -409,13 +410,13 @@ pub struct Emptied {
 pub struct Expire {
     #[command(flatten)]
     pub place: Place,
-    /// What would end before this moment, by its own ttl or the container's default
+    /// Items that would end before this moment, by their own ttl or the container's default
     ///
     /// A date (2026-03-01, in UTC, or 2026-03-01T12:00:00Z, or 2026-03-01T13:00:00+01:00), seconds since 1970, or a time
     /// from now (-30m, +1h30m, +2d).
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     pub before: Option<String>,
-    /// What was written before this moment, whatever its ttl; a moment that is yet to come is refused
+    /// Items written before this moment, whatever their ttl; a moment that is yet to come is refused
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     pub written_before: Option<String>,
     /// Every item
@@ -459,10 +460,11 @@ pub struct Import {
     /// Let each item expire when it would have, had it been written here when its line says
     ///
     /// A line says that by `_ts_ms`, in milliseconds since 1970, or else by `_ts`, in seconds; one without either is bad.
-    /// What is kept is the moment at which the item expires, to the millisecond (to the second with `_ts`): by its ttl, or
-    /// by the container's default as it is now. Not kept is when it was written: that is the time of the import. So `touch`
-    /// restarts what was left, and an item that had no ttl of its own, in a container with a default, has one then. Items
-    /// that never expire are stored as without --keep-times; those that have expired already are stored as expired.
+    /// The import keeps the moment at which the item expires, to the millisecond (to the second with `_ts`): by its
+    /// ttl, or by the container's default as it is now. Not kept is when it was written: that is the time of the
+    /// import. So `touch` restarts what was left, and an item that had no ttl of its own, in a container with a
+    /// default, has one then. Items that never expire are stored as without --keep-times; those that have expired
+    /// already are stored as expired.
     #[arg(long)]
     pub keep_times: bool,
     #[command(flatten)]

@@ -71,7 +71,7 @@ fn some_backups(of: &str, rate: Option<u64>) -> Outcome<Backups> {
     }
 }
 
-/// Fails if a path, which need not exist, lies in a folder: who loses that would lose both.
+/// Fails if a path, which need not exist, lies in a folder: both would be lost with that folder.
 fn expect_outside(path: &Path, folder: &Path) -> Outcome {
     let path = absolute(path)?;
     let there = path.ancestors().find_map(|above| above.canonicalize().ok());

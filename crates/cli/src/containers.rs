@@ -100,7 +100,7 @@ const BESIDE: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 /// The width of a bar that stands for all that is live.
 const COLUMNS: u64 = 40;
 
-/// What a default would end, which stays as it is.
+/// Counts the items that a default would end, and leaves the default as it is.
 pub fn preview(place: &Place, default: &str, json: bool) -> Outcome {
     let asked = given::default_ttl(default)?;
     let db = store::read(&place.home)?;

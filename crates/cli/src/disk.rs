@@ -1,4 +1,4 @@
-//! What a database's folder consists of, as a table and as JSON.
+//! The contents of a database's folder, as a table and as JSON.
 
 use std::io::{Write, stdout};
 use std::time::SystemTime;

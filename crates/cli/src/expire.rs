@@ -11,7 +11,7 @@ use crate::arguments::{Expire, Place};
 use crate::failure::{self, Failure, Outcome};
 use crate::{ask, moment, show, store};
 
-/// What is told.
+/// The command that a container is told.
 enum Told {
     Before(SystemTime),
     WrittenBefore(SystemTime),

@@ -49,7 +49,7 @@ impl Folder {
     }
 }
 
-/// What cannot be removed from the temporary folder is left to the system.
+/// Files that cannot be removed from the temporary folder are left to the system.
 fn remove(path: &Path) {
     // A database at work may make or remove a file in the folder meanwhile; once the folder is gone, it cannot.
     for _ in 0..100 {

@@ -154,7 +154,7 @@ pub fn size(text: &str) -> Result<u64> {
 fn bytes(text: &str) -> Option<u64> {
     let end = text.find(|char: char| !char.is_ascii_digit() && char != '.');
     let (number, unit) = text.split_at(end.unwrap_or(text.len()));
-    // No K, M or G alone: who writes them means either.
+    // No K, M or G alone: they may mean powers of 1000 or of 1024.
     let unit: u64 = match unit.trim_start().to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "kb" => 1_000,

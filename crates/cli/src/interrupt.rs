@@ -1,4 +1,4 @@
-//! What a command half made goes when a signal ends it: files, folders, leases.
+//! Undoing what a command half made when a signal ends it: files, folders, leases.
 //!
 //! An [`Undo`] is made before the thing is, and undoes it when it is dropped; [`Undo::keep`] lets the thing stay. When SIGINT
 //! or SIGTERM comes, a thread undoes all that is not kept, the newest first, and lets the signal end the process, so that a

@@ -213,7 +213,7 @@ fn members(key: &[u8], times: &str, value: &[u8]) -> String {
     line
 }
 
-/// What stands between the braces of a value that comes back as it is when it is shown in place.
+/// The text between the braces of a value that is the same after it was shown in place and read back.
 fn members_in_place(value: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(value).ok()?;
     let members = text.strip_prefix('{')?.strip_suffix('}')?;
@@ -368,7 +368,7 @@ impl<'a> Object<'a> {
         let Some(text) = self.only(TTL_MS)? else {
             return Ok(ttl);
         };
-        // Who changes the one and not the other is not to be guessed at.
+        // Where a user has changed one of the two and not the other, it is not guessed which is meant.
         let exact = text.parse().ok().map(Duration::from_millis);
         match (ttl, exact) {
             (Ttl::After(whole), Some(exact))
@@ -499,7 +499,7 @@ impl<'de> Visitor<'de> for Members {
     }
 }
 
-/// What the database would refuse when it is written, with the words that it has for it.
+/// Refuses what the database would refuse on the write, in the database's words.
 fn check_item(key: &[u8], value: &[u8]) -> Result<()> {
     if key.is_empty() || key.len() > MAX_KEY_LEN {
         let given = format!("of {} bytes", key.len());
@@ -524,7 +524,7 @@ fn broken(error: &dyn fmt::Display) -> Error {
     invalid("line", format!("({error})"), "one JSON object a line")
 }
 
-/// What an error repeats of a text of any length.
+/// The part of a text of any length that an error repeats.
 fn shortened(text: &str) -> String {
     const LONGEST: usize = 40;
     match text.char_indices().nth(LONGEST) {

@@ -1,7 +1,8 @@
 //! The command line: a database from a shell, on the library's public interface alone.
 //!
-//! Exit status: 0 done, 1 not found, 2 wrong use or an error, 3 a demo on a machine too busy for it. What went wrong is one line on standard error; standard
-//! output carries results and nothing else. A reader that goes away early (`ebbtide scan ... | head`) is no error.
+//! Exit status: 0 done, 1 not found, 2 wrong use or an error, 3 a demo on a machine too busy for it. An error is one
+//! line on standard error; standard output carries results and nothing else. A reader that goes away early (`ebbtide
+//! scan ... | head`) is no error.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -35,7 +35,7 @@ struct Row {
     is_deleted: bool,
 }
 
-/// What stands in the rows of all files of a copy, whoever lists its folders.
+/// The rows of all files of a copy, in the order in which a reader of folders lists them.
 fn rows(out: &Path) -> Vec<Row> {
     files(out).iter().flat_map(|path| rows_of(path)).collect()
 }
@@ -91,7 +91,7 @@ fn millis(moment: std::time::SystemTime) -> u64 {
     moment.duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
-/// What a reader of the copy takes for live at a moment.
+/// The rows that a reader of the copy takes for live at a moment.
 fn live(out: &Path, now: u64, kept: Option<u64>) -> BTreeMap<Vec<u8>, Row> {
     let mut newest: BTreeMap<Vec<u8>, Row> = BTreeMap::new();
     for row in rows(out) {
@@ -111,7 +111,7 @@ fn live(out: &Path, now: u64, kept: Option<u64>) -> BTreeMap<Vec<u8>, Row> {
 /// Key, value, moment of writing, end, version.
 type Stored = (Vec<u8>, Vec<u8>, u64, Option<u64>, u64);
 
-/// What the database has, in the same shape.
+/// The items of the database, in the same shape.
 fn stored(c: &Container, now: u64, kept: Option<u64>) -> Vec<Stored> {
     let items = c.iter().map(Result::unwrap);
     let items = items.filter(|item| kept.is_none_or(|kept| millis(item.written_at()) + kept > now));
@@ -328,7 +328,7 @@ fn a_killed_run_is_done_again_or_finished() {
         c.delete("b").unwrap();
         c.put_with_ttl("c", "1", Duration::from_secs(60)).unwrap();
         let was_killed = world.run_killed(&settings, changes);
-        // What a reader sees in between is some of the rows, each once.
+        // A reader in between sees some of the rows, each once.
         let seen = rows(&world.out());
         assert!((2..=5).contains(&seen.len()), "{seen:?}");
         world.run(&settings);

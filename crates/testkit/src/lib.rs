@@ -1,4 +1,4 @@
-//! What the tests and examples of several packages share.
+//! The parts that tests and examples of several packages share.
 //!
 //! ```text
 //! model    the promises of expiry by their definition: remembers every write for ever, forgets nothing

@@ -23,7 +23,7 @@ pub enum Standard {
     After(u64),
 }
 
-/// What a container is told to expire. Milliseconds since the epoch.
+/// A command that a container is told: moments in milliseconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expire {
     Before(u64),
@@ -107,7 +107,7 @@ impl Time {
         self.look()
     }
 
-    /// What reads and stamps use.
+    /// The time of reads and stamps, in milliseconds since the epoch.
     pub fn now(&mut self) -> u64 {
         if self.look() { self.wall } else { self.settled }
     }

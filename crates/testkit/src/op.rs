@@ -44,7 +44,7 @@ pub enum Change {
     Put(Bytes, StepTtl),
 }
 
-/// What a container is told to expire; moments count from the wall clock of the step.
+/// A command that a container is told; moments count from the wall clock of the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepExpire {
     Before(i64),

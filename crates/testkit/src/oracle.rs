@@ -133,7 +133,7 @@ impl Oracle {
     }
 }
 
-/// What the first `count` steps leave.
+/// The state that the first `count` steps leave.
 #[derive(Default)]
 pub struct Expected {
     pub count: u64,
@@ -162,7 +162,7 @@ impl Expected {
         self.items.is_empty()
     }
 
-    /// What is left of a key.
+    /// The value of a key.
     pub fn value(&self, key: &str) -> Option<&[u8]> {
         self.items.get(key).map(Vec::as_slice)
     }

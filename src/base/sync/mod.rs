@@ -28,7 +28,7 @@ mod real {
         try_lock_soon(mutex).unwrap_or_else(|| mutex.lock())
     }
 
-    /// The same for who has something to do while the lock is taken, such as prefetching: it must have no other effect.
+    /// The same, and runs `meanwhile` first if the lock is taken: it may prefetch, and must have no other effect.
     #[inline]
     pub fn lock_soon_after<T>(mutex: &Mutex<T>, meanwhile: impl FnOnce()) -> MutexGuard<'_, T> {
         mutex.try_lock().unwrap_or_else(|| {
@@ -37,7 +37,7 @@ mod real {
         })
     }
 
-    /// The same for who must not go to sleep: `None` when it does not become free in that while.
+    /// The same without sleeping: `None` when the lock does not become free in that while.
     #[inline]
     pub fn try_lock_soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         const LOOKS: usize = 100;

@@ -109,7 +109,7 @@ pub fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
-/// What is done meanwhile has no effect that a model could see.
+/// The work that the production lock does while it waits is left out: no model could see its effect.
 pub fn lock_soon_after<T>(mutex: &Mutex<T>, _meanwhile: impl FnOnce()) -> MutexGuard<'_, T> {
     mutex.lock()
 }

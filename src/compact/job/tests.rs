@@ -265,7 +265,7 @@ fn any_job(random: &mut Random, other_runs: Vec<Arc<Run>>, seq_max: u64) -> Job 
 
 type Slots = BTreeMap<usize, Vec<Written>>;
 
-/// What the job is to write, by slot.
+/// The records that the job is to write, by slot.
 fn plainly<C: Cursor>(job: &Job, mut sources: Merge<C>, reclaimed: &mut Vec<(u64, u64)>) -> Slots {
     let (mut group, mut decisions, mut slots) = (Group::default(), vec![], Slots::new());
     let mut older = OverlapProbe::new(job);

@@ -118,7 +118,7 @@ pub fn next_due(facts: &Facts, view: &ExpiryView, goals: &Goals) -> Option<Times
         let starts = run.tables.iter().flat_map(|table| {
             let census = &table.statistics.census;
             let next = census.first_expiry(settings);
-            // What a floor or a command has ended has an expiry that tells nothing.
+            // The expiry of a record that a floor or a command has ended tells nothing.
             let expiries = next.into_iter().chain(table.statistics.oldest_dead(view));
             expiries.map(|expiry| begin_by(expiry, deadline(expiry, census, view, goals)))
         });

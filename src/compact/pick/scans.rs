@@ -1,8 +1,8 @@
 //! *Scans*: with at most `max_runs` runs, a merge is done when scans have paid for it.
 //!
-//! Each scan adds what one further run cost it to what one run less is worth. When the sum reaches the price of
-//! runs.rs, plus a mebibyte, the merge is done and the sum is reset. So merging has cost at any time about as much as
-//! it saves (the ski rental problem).
+//! Each scan adds the cost of one run to the sum that one run less is worth. When the sum reaches the price of runs.rs,
+//! plus a mebibyte, the merge is done and the sum is reset. So merging has cost at any time about as much as it saves
+//! (the ski rental problem).
 //!
 //! Example: the cheapest merge of four runs costs 30 MB for each run less. Scans over these four runs have cost 31 MB
 //! more than they would have with one run less: the merge is done. Where runs hold disjoint key ranges, as when keys

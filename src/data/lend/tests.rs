@@ -101,7 +101,7 @@ impl Source {
     }
 }
 
-/// What a merge is asked, and what it answers.
+/// A merge's sources and question, with the right answer.
 struct Case {
     sources: Vec<Source>,
     decided: Vec<u8>,
@@ -182,7 +182,7 @@ impl Case {
         (answer, items)
     }
 
-    /// What the first source lends.
+    /// The items that the first source lends by itself.
     fn alone(&self) -> Answer {
         let source = &self.sources[0];
         let ((stand, at), items) = self.ask(|ask, lent| {

@@ -196,8 +196,8 @@ fn begin_at(
             return Ok(None);
         }
         let is_new = state.created() > since;
-        if !is_held && !is_new && state.changes_from() > since {
-            return Err(gone(since, state.changes_from().min(last)));
+        if !is_held && !is_new && state.changes_low_water() > since {
+            return Err(gone(since, state.changes_low_water().min(last)));
         }
         if is_new || state.may_be_newer_than(since) || has_news(&read_state, since) {
             // Who comes back is sure only of this one, and a follower reads where its snapshot does.

@@ -109,6 +109,8 @@ pub struct Ended {
 /// A reader of expirations.
 pub struct Feed {
     given: Given,
+    /// It begins at the oldest end that is known when it is first asked, which it was not yet.
+    begins: bool,
     /// Some was given, or it has caught up: the position says that time was there.
     is_proof: bool,
     /// The ends ahead, and what may have some of them.
@@ -191,7 +193,7 @@ impl Engine {
         if self.follower.is_some() {
             return Err(Error::ReadOnly);
         }
-        let is_proof = matches!(from, Place::After(_));
+        let (begins, is_proof) = (from == Place::Start, matches!(from, Place::After(_)));
         if let Place::After(given) = &from {
             self.clock.advance_to(given.before, ClockBehind::Refuse)?;
         }
@@ -220,6 +222,7 @@ impl Engine {
         let feed = Feed {
             reading,
             given,
+            begins,
             is_proof,
             ahead: BTreeSet::new(),
             ahead_bytes: 0,
@@ -258,6 +261,21 @@ impl Engine {
         state: &Arc<ContainerState>,
         feed: &mut Feed,
     ) -> Result<Option<Ended>> {
+        loop {
+            match self.next_of(state, feed) {
+                // A job has left out the oldest end since it was opened: mostly one that had judged before.
+                Err(Error::ExpirationsGone { .. }) if feed.begins => {
+                    *feed = self.feed(state, Place::Start)?;
+                }
+                next => {
+                    feed.begins &= next.is_err();
+                    return next;
+                }
+            }
+        }
+    }
+
+    fn next_of(&self, state: &Arc<ContainerState>, feed: &mut Feed) -> Result<Option<Ended>> {
         self.check_open(state)?;
         self.check_known(state, feed)?;
         let is_current = feed.version == Some(state.settings_version());
@@ -288,7 +306,7 @@ impl Engine {
                 if is_kept {
                     // What is given next may have ended meanwhile.
                     feed.passed = Timestamp(0);
-                    return self.next_ended(state, feed);
+                    return self.next_of(state, feed);
                 }
                 if up_to > feed.given.before {
                     feed.given = Given::before(up_to);

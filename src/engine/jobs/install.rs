@@ -1,6 +1,6 @@
 //! Installs a job's result: one edit of the catalogue, then the read state, then the removal of obsolete files.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use crate::base::counters::ReclaimLag;
@@ -10,15 +10,16 @@ use crate::catalog::{
     Change, ContainerRecord, Run, RunId, RunRecord, TableFile, TableRecord, TableSpace, Version,
 };
 use crate::compact::{Job, Output};
-use crate::data::range_delete::{RangeDelete, discernible};
 use crate::engine::Engine;
 use crate::engine::jobs::left_out::{ends_dropped, forgotten_ranges, forgotten_tables};
+use crate::engine::jobs::next_version::{next_version, range_changes};
+use crate::engine::parts::catalog::Editing;
 use crate::engine::parts::commit_log::Basis;
 use crate::engine::parts::events::Event;
-use crate::engine::parts::read_state::{Flushable, Leaves, ReadState};
+use crate::engine::parts::read_state::{Flushable, ReadState};
+use crate::engine::parts::read_states::Missing;
 use crate::engine::parts::state::ContainerState;
 use crate::expiry::{Census, ExpiryView, Settings};
-use crate::mem::RangeDeletes;
 use crate::table::FinishedTable;
 
 impl Engine {
@@ -97,15 +98,7 @@ impl Engine {
         let (mut installations, mut failure) = (vec![], None);
         for flush in flushes {
             match self.open_outputs(&flush.job, &flush.outputs, file_name::table) {
-                Ok(added) => installations.push(Installation {
-                    state: flush.state,
-                    view: flush.job.view.clone(),
-                    removed: vec![],
-                    added,
-                    flushed: Some(flush),
-                    forgotten: flush.forgotten,
-                    loaded: None,
-                }),
+                Ok(added) => installations.push(Installation::of_flush(flush, added)),
                 Err(error) => failure = Some(error),
             }
         }
@@ -204,23 +197,34 @@ impl Engine {
     /// The same, when every write that was stamped before is visible.
     pub(in crate::engine) fn install_now(
         &self,
-        mut installations: Vec<Installation<'_>>,
+        installations: Vec<Installation<'_>>,
         basis: Basis<'_>,
     ) -> Result<Vec<ContainerId>> {
-        let mut manifest = self.catalog.edit();
+        self.install_by(self.catalog.edit(), installations, (basis, vec![]))
+    }
+
+    /// The same by an edit that says more, too.
+    pub(in crate::engine) fn install_by(
+        &self,
+        mut manifest: Editing<'_>,
+        mut installations: Vec<Installation<'_>>,
+        (basis, more): (Basis<'_>, Vec<Change>),
+    ) -> Result<Vec<ContainerId>> {
         let known = &manifest.catalogue()?.containers;
         installations.retain(|installation| known.contains_key(&installation.state.id()));
-        let Some(judged_at) = installations.iter().map(|one| one.view.now).max() else {
+        if installations.is_empty() && more.is_empty() {
             return Ok(vec![]);
-        };
-        let plan = self.plan(&installations, basis, known)?;
+        }
+        let judged_at = installations.iter().map(|one| one.view.now).max();
+        let judged_at = judged_at.unwrap_or_default();
+        let mut plan = self.plan(&installations, basis, known)?;
+        plan.changes.extend(more);
         for some in plan.early {
             self.edit(&mut manifest, basis, some, judged_at)?;
         }
         self.edit(&mut manifest, basis, plan.changes, judged_at)?;
-        for (one, version) in installations.iter().zip(&plan.versions) {
-            one.state.note_changes_from(one.forgotten_with(version));
-            self.replace_read_state(one, version);
+        for (one, (version, missing)) in installations.iter().zip(&plan.versions) {
+            self.replace_read_state(one, version, *missing);
         }
         drop(manifest);
         for one in &installations {
@@ -252,7 +256,6 @@ impl Engine {
             changes.extend(removed.map(|run| Change::RemoveRun(id, run.id)));
             let added = one.added.iter();
             changes.extend(added.map(|run| Change::AddRun(id, run.record())));
-            changes.extend(one.ends_dropped().map(|end| Change::EndsDropped(id, end)));
             let mut of_ranges = range_changes(id, &current.version, &next);
             changes.extend(of_ranges.pop().unwrap_or_default());
             early.extend(of_ranges);
@@ -261,23 +264,16 @@ impl Engine {
                     basis.covers(flush.up_to),
                     "what is flushed is durable in the log"
                 );
-                changes.push(Change::Flushed(id, flush.up_to));
             }
-            if let Some(loaded) = &one.loaded {
-                changes.push(Change::Flushed(id, loaded.seq));
-                changes.extend(loaded.change_of(id));
-            }
-            // In memory that may be ahead: a command can leave out another, and no edit has to say so.
-            let forgotten = one.forgotten_with(&next).max(one.state.changes_from());
-            if forgotten > records[&id].changes_from {
-                changes.push(Change::ChangesFrom(id, forgotten));
-            }
-            versions.push(Arc::new(next));
+            let missing = one.missing(&next);
+            changes.extend(missing.durable_changes(&records[&id]));
+            changes.extend(one.loaded.as_ref().and_then(|loaded| loaded.change_of(id)));
+            versions.push((Arc::new(next), missing));
         }
         let flushed: Vec<&Flushed<'_>> =
             installations.iter().filter_map(|one| one.flushed).collect();
         let mut first_segment = None;
-        if !flushed.is_empty() {
+        if !flushed.is_empty() && self.commit_log.begun().is_some() {
             let gone: Vec<_> = flushed.iter().map(|flush| &flush.leaves).collect();
             let rests: Vec<_> = flushed
                 .iter()
@@ -296,30 +292,20 @@ impl Engine {
     }
 
     /// Makes the installed version visible to readers.
-    fn replace_read_state(&self, one: &Installation<'_>, version: &Arc<Version>) {
-        let flushed = one.flushed.map(|flush| flush.up_to);
-        let leaves = Leaves {
-            // After a load, too, who has read anything of the container looks again in its runs.
-            flushed: one.loaded.as_ref().map(|loaded| loaded.seq).or(flushed),
-            purged: one.may_purge().then_some(one.view.now),
-        };
+    fn replace_read_state(&self, one: &Installation<'_>, version: &Arc<Version>, missing: Missing) {
         if one.loaded.is_some() {
             one.state.bare().clear();
         }
-        if let Some(end) = one.ends_dropped() {
-            one.state
-                .feeds()
-                .note_dropped(end, one.view.settings.last_change_seq());
-        }
-        one.state.install(leaves, |read_state| {
-            let mut sealed = read_state.sealed.clone();
+        one.state.install(missing, |read_state| {
+            let mut memtables: Vec<_> = read_state.flushables().cloned().collect();
             if let Some(flush) = one.flushed {
-                sealed.retain(|other| !Arc::ptr_eq(other, &flush.leaves));
+                memtables.retain(|other| !Arc::ptr_eq(other, &flush.leaves));
                 // `rest` takes the place of the oldest.
-                sealed.extend(flush.rest.clone());
+                memtables.extend(flush.rest.clone());
             }
+            let sealed = memtables.split_off(1);
             ReadState {
-                active: read_state.active.clone(),
+                active: memtables.remove(0),
                 sealed,
                 version: version.clone(),
             }
@@ -391,96 +377,6 @@ impl Engine {
     }
 }
 
-pub(in crate::engine) fn next_version(
-    current: &Version,
-    removed: &[Arc<Run>],
-    added: &[Arc<Run>],
-    flushed: Option<(&Arc<Flushable>, &[Seq])>,
-) -> Version {
-    let stays = |run: &&Arc<Run>| removed.iter().all(|gone| gone.id != run.id);
-    let runs = current.runs.iter().filter(stays).chain(added);
-    let next = Version::new(runs.cloned().collect(), current.range_deletes.clone());
-    let own = flushed.map(|(flushable, snapshots)| (flushable.memtable.range_deletes(), snapshots));
-    let range_deletes = needed_ranges(&next, own);
-    Version {
-        range_deletes,
-        ..next
-    }
-}
-
-/// The range deletes of a version, and those of a memtable flushed to it, that still hide a record from some reader.
-/// `snapshots`: the sequence numbers of the open snapshots, ascending.
-fn needed_ranges(
-    version: &Version,
-    flushed: Option<(&Arc<RangeDeletes>, &[Seq])>,
-) -> Arc<RangeDeletes> {
-    let own = flushed.filter(|(own, _)| !own.is_empty());
-    let mut all: Vec<&RangeDelete> = version.range_deletes.iter().collect();
-    let before = all.len();
-    if let Some((own, _)) = own {
-        // After an interrupted flush the catalogue already has some of them.
-        all.extend(own.iter());
-        all.sort_by_key(|delete| delete.seq);
-        all.dedup();
-    }
-    let shows = match own {
-        Some((_, snapshots)) => discernible(&all, snapshots),
-        None => vec![true; all.len()],
-    };
-    let needed = all.into_iter().zip(shows);
-    let needed = needed.filter(|(delete, shows)| *shows && version.needs(delete));
-    let needed: Vec<&RangeDelete> = needed.map(|(delete, _)| delete).collect();
-    let there = version.range_deletes.iter();
-    if needed.len() == before && needed.iter().zip(there).all(|(a, b)| **a == *b) {
-        return version.range_deletes.clone();
-    }
-    Arc::new(needed.into_iter().cloned().collect())
-}
-
-/// The approximate maximum length of an edit in bytes, not counting one range delete.
-const EDIT_BYTES: usize = 1 << 20;
-
-/// The changes from one version's range deletes to the next version's, in one part for each edit that they take. A
-/// removal names a sequence number and removes all range deletes that have it. A repair may give one sequence number to
-/// several; those that stay are added again.
-pub(in crate::engine) fn range_changes(
-    id: ContainerId,
-    current: &Version,
-    next: &Version,
-) -> Vec<Vec<Change>> {
-    if Arc::ptr_eq(&current.range_deletes, &next.range_deletes) {
-        return vec![];
-    }
-    let old: HashSet<&RangeDelete> = current.range_deletes.iter().collect();
-    let new: HashSet<&RangeDelete> = next.range_deletes.iter().collect();
-    let gone = current.range_deletes.iter();
-    let gone = gone.filter(|delete| !new.contains(delete));
-    let gone: BTreeSet<Seq> = gone.map(|delete| delete.seq).collect();
-    let added = |delete: &RangeDelete| Change::AddRangeDelete(id, delete.clone());
-    let (mut parts, mut bytes) = (vec![vec![]], 0);
-    let come = next.range_deletes.iter();
-    for delete in come.filter(|delete| !old.contains(delete)) {
-        let to = delete.range.to.as_ref().map_or(0, |to| to.len());
-        // An edit stores two digits a byte, and some bytes around them.
-        let len = 2 * (delete.range.from.len() + to) + 64;
-        if bytes > 0 && bytes + len > EDIT_BYTES {
-            bytes = 0;
-            parts.push(vec![]);
-        }
-        bytes += len;
-        parts
-            .last_mut()
-            .expect("there is a part")
-            .push(added(delete));
-    }
-    let last = parts.last_mut().expect("there is a part");
-    last.extend(gone.iter().map(|seq| Change::RemoveRangeDelete(id, *seq)));
-    let stays = next.range_deletes.iter();
-    let stays = stays.filter(|delete| gone.contains(&delete.seq));
-    last.extend(stays.map(added));
-    parts
-}
-
 /// The progress of a rewrite.
 pub(in crate::engine) struct Progress {
     /// Where dated output is cut: the same times in every part, so that records that end together lie together.
@@ -528,7 +424,37 @@ impl Loaded {
     }
 }
 
+impl<'a> Installation<'a> {
+    /// Of a flush that wrote these runs.
+    pub fn of_flush(flush: &'a Flushed<'a>, added: Vec<Arc<Run>>) -> Installation<'a> {
+        Installation {
+            state: flush.state,
+            view: flush.job.view.clone(),
+            removed: vec![],
+            added,
+            flushed: Some(flush),
+            forgotten: flush.forgotten,
+            loaded: None,
+        }
+    }
+}
+
 impl Installation<'_> {
+    /// Notes of what the read state is without once this version is installed.
+    fn missing(&self, next: &Version) -> Missing {
+        let flushed = self.flushed.map(|flush| flush.up_to);
+        let ends = self.ends_dropped();
+        // In memory that may be ahead of the catalogue: a command can leave out another, and no edit has to say so.
+        let noted = self.state.changes_low_water();
+        Missing {
+            // After a load, too, who has read anything of the container looks again in its runs.
+            flushed: self.loaded.as_ref().map(|loaded| loaded.seq).or(flushed),
+            purged: self.may_purge().then_some(self.view.now),
+            changes: self.forgotten_with(next).max(noted),
+            ends: ends.map(|end| (end, self.view.settings.last_change_seq())),
+        }
+    }
+
     /// The highest sequence number of a delete, of a key or of a range, or an end that is not stored any more once this
     /// version is installed.
     fn forgotten_with(&self, next: &Version) -> Seq {
@@ -572,8 +498,8 @@ struct Plan {
     early: Vec<Vec<Change>>,
     /// The edit that counts.
     changes: Vec<Change>,
-    /// The new version of each container.
-    versions: Vec<Arc<Version>>,
+    /// The new version of each container, and what its read state is without then.
+    versions: Vec<(Arc<Version>, Missing)>,
     /// The first log segment still needed then, if it changed.
     first_segment: Option<u64>,
 }
@@ -590,7 +516,7 @@ pub(in crate::engine) struct Flushed<'a> {
     /// The memtable that leaves the read state, the container's oldest: the same one, unless only part of it was
     /// written.
     pub leaves: Arc<Flushable>,
-    /// The memtable that takes its place, if only part was written.
+    /// The memtable that takes its place, if only part was written, or if it was the active one.
     pub rest: Option<Arc<Flushable>>,
     /// After it, the container's records up to this sequence number are in tables.
     pub up_to: Seq,

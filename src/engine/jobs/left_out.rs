@@ -5,11 +5,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::base::{Seq, TableId, Timestamp};
-use crate::catalog::{Change, Version};
+use crate::catalog::Version;
 use crate::data::range_delete::RangeDelete;
-use crate::engine::Engine;
 use crate::engine::parts::read_state::Flushable;
-use crate::engine::parts::state::ContainerState;
 use crate::expiry::{Census, ExpiryView};
 use crate::mem::RangeDeletes;
 
@@ -43,23 +41,16 @@ pub(in crate::engine) fn forgotten_tables(version: &Version, gone: &[TableId]) -
     untold.max().unwrap_or_default()
 }
 
-impl Engine {
-    /// The change that says what is no longer known of ends where a container's memtable is written or logged without what is
-    /// dead by this view. It is noted at once.
-    pub(in crate::engine) fn note_ends_dropped(
-        &self,
-        state: &Arc<ContainerState>,
-        flushable: &Flushable,
-        view: &ExpiryView,
-    ) -> Option<Change> {
-        let version = state.pin().version.clone();
-        let stays = version.runs.iter().map(|run| run.census);
-        let end = ends_dropped([flushable.memtable.census()].into_iter(), stays, view)?;
-        state
-            .feeds()
-            .note_dropped(end, view.settings.last_change_seq());
-        Some(Change::EndsDropped(state.id(), end))
-    }
+/// Up to when ends are no longer known, and by changes up to which sequence number, where a memtable is written or logged
+/// before runs of this version, without what is dead by this view.
+pub(in crate::engine) fn ends_without(
+    version: &Version,
+    flushable: &Flushable,
+    view: &ExpiryView,
+) -> Option<(Timestamp, Seq)> {
+    let stays = version.runs.iter().map(|run| run.census);
+    let end = ends_dropped([flushable.memtable.census()].into_iter(), stays, view)?;
+    Some((end, view.settings.last_change_seq()))
 }
 
 /// Up to which moment ends may be known no more when dead records of the `inputs` are left out: their own, and those of the

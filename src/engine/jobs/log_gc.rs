@@ -207,6 +207,13 @@ impl Engine {
             first.is_some_and(|first| first < end)
         };
         let keeping: Vec<_> = states.into_iter().filter(keeps).collect();
+        // A container that is being flushed keeps its own log only where there was no room for another segment. Its next
+        // memtable is flushed after this one, not along with it.
+        let is_flushing =
+            |state: &Arc<ContainerState>| flushing.iter().any(|one| Arc::ptr_eq(one, state));
+        if keeping.iter().any(is_flushing) {
+            return Ok(vec![]);
+        }
         let size = |state: &Arc<ContainerState>| state.read_state().active.counted() as u64;
         let is_dear = MOVED_SHARE * keeping.iter().map(size).sum::<u64>() > goes;
         let (small, large): (Vec<_>, Vec<_>) =

@@ -7,6 +7,7 @@ pub mod relog;
 pub mod job;
 pub mod log_gc;
 pub mod left_out;
+pub mod next_version;
 pub mod install;
 pub mod flush;
 pub mod partial_flush;

@@ -26,6 +26,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::base::counters::ReclaimLag;
 use crate::base::{Result, Seq, Timestamp};
 use crate::compact::survivors;
 use crate::data::cursor::Seek;
@@ -252,21 +253,17 @@ impl Engine {
                 .nth(1)
                 .map(|newer| newer.memtable.seq_min());
             let up_to = newer.map_or(up_to, |newer| up_to.min(newer.before()));
-            let view = self.settled_view(state);
-            let (front, rest) = self.divide(state, flushable, view.clone(), up_to)?;
-            rest.stays_in(segment + 1..=*flushable.segments().end());
-            let (mut flush, lag) = self.write_flush(state, front)?;
-            // What is not needed was judged before.
-            self.note_lag(&lag, &view);
-            if view.now > flush.job.view.now {
-                flush.job.view = view;
+            let (flush, lag) = self.write_front(state, flushable, up_to)?;
+            let rest = flush.rest.clone();
+            let rest = rest.filter(|rest| !rest.memtable.is_empty());
+            if let Some(rest) = &rest {
+                rest.stays_in(segment + 1..=*flushable.segments().end());
             }
+            self.note_lag(&lag, &flush.job.view);
+            let up_to = up_to.min(flushable.memtable.seq_max());
             flushed.push(Flushed {
-                leaves: flushable.clone(),
-                rest: (!rest.memtable.is_empty()).then_some(rest),
-                up_to: up_to.min(flushable.memtable.seq_max()),
-                // What was not needed of it was left out unseen.
-                forgotten: flushable.memtable.seq_max(),
+                rest,
+                up_to,
                 ..flush
             });
             Ok(())
@@ -286,9 +283,34 @@ impl Engine {
         Ok(true)
     }
 
+    /// Writes the needed records of a container's oldest memtable up to a cut; the others are the rest.
+    pub(in crate::engine) fn write_front<'a>(
+        &self,
+        state: &'a Arc<ContainerState>,
+        flushable: &Arc<Flushable>,
+        up_to: Seq,
+    ) -> Result<(Flushed<'a>, ReclaimLag)> {
+        let view = self.settled_view(state);
+        let (front, rest) = self.divide(state, flushable, view.clone(), up_to)?;
+        let (mut flush, lag) = self.write_flush(state, front)?;
+        // Records that are not needed were judged before.
+        if view.now > flush.job.view.now {
+            flush.job.view = view;
+        }
+        let flush = Flushed {
+            leaves: flushable.clone(),
+            rest: Some(rest),
+            up_to,
+            // Records of it that were not needed were left out unseen.
+            forgotten: flushable.memtable.seq_max(),
+            ..flush
+        };
+        Ok((flush, lag))
+    }
+
     /// Divides a container's oldest memtable in two, up to a cut and behind it, each with its range deletes and the
     /// records that are needed.
-    pub(in crate::engine) fn divide(
+    fn divide(
         &self,
         state: &Arc<ContainerState>,
         flushable: &Flushable,

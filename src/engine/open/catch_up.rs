@@ -54,7 +54,8 @@ use crate::engine::open::replay::{Gathered, MADE_UP, States, set_logged};
 use crate::engine::options::{Background, Options};
 use crate::engine::parts::catalog::LoggedSettings;
 use crate::engine::parts::follower::{Follower, Stand};
-use crate::engine::parts::read_state::{Leaves, ReadState};
+use crate::engine::parts::read_state::ReadState;
+use crate::engine::parts::read_states::Missing;
 use crate::engine::parts::snapshots::Frozen;
 use crate::engine::parts::state::ContainerState;
 use crate::env::{Fs, SettledClock, sleep};
@@ -159,7 +160,7 @@ impl Stand {
         let states = open_containers(&space, &catalogue, &shared.pool, &known)?;
         for (id, state) in &states {
             if let Some(before) = memory.and_then(|memory| memory.states.get(id)) {
-                state.install(Leaves::NOTHING, |fresh| ReadState {
+                state.install(Missing::NOTHING, |fresh| ReadState {
                     active: before.read_state().active.clone(),
                     sealed: vec![],
                     version: fresh.version.clone(),
@@ -360,12 +361,13 @@ impl Engine {
                 continue;
             };
             let (old, new) = (state.pin(), fresh.pin());
-            state.note_changes_from(fresh.changes_from());
-            let leaves = Leaves {
+            // Transactions and scans here pin read states, which nothing leaves.
+            let missing = Missing {
                 flushed: Some(fresh.flushed()),
-                ..Leaves::NOTHING
+                changes: fresh.changes_low_water(),
+                ..Missing::NOTHING
             };
-            state.install(leaves, |_| ReadState {
+            state.install(missing, |_| ReadState {
                 active: new.active.clone(),
                 sealed: vec![],
                 version: new.version.clone(),

@@ -17,9 +17,11 @@ use std::sync::Arc;
 use crate::base::{Error, Result, Timestamp};
 use crate::catalog::Change;
 use crate::engine::Engine;
+use crate::engine::jobs::left_out::ends_without;
 use crate::engine::jobs::relog::relog_with;
 use crate::engine::options::Options;
 use crate::engine::parts::commit_log::OldLog;
+use crate::engine::parts::read_states::Missing;
 use crate::engine::parts::scheduler::Thread;
 use crate::env::Fs;
 use crate::wal::{Appender, FrameHeader, FrameKind, Log, LogOptions, remove_chain};
@@ -122,19 +124,28 @@ impl Engine {
         let (last, first) = (self.commit_log.latest(), old.next_segment);
         let header = self.frame_header(FrameKind::Relog, last, last);
         let mut manifest = self.catalog.edit();
+        let catalogue = manifest.catalogue()?;
         let (mut judged_at, mut named) = (Timestamp(0), vec![]);
         let begun = start_chain(&self.fs, options, first, &header, |appender| {
             for state in self.containers.all() {
                 let (read_state, view) = (state.pin(), self.settled_view(&state));
                 judged_at = judged_at.max(view.now);
-                // What is not needed is left out unseen.
-                let newest = read_state.active.memtable.seq_max();
-                named.push(Change::ChangesFrom(state.id(), newest));
-                state.note_changes_from(newest);
+                // Of the log alone: memory keeps what is not needed, and its flush notes that.
+                let without = Missing {
+                    // Records that are not needed are left out unseen.
+                    changes: read_state.active.memtable.seq_max(),
+                    ends: ends_without(&read_state.version, &read_state.active, &view),
+                    ..Missing::NOTHING
+                };
+                let record = catalogue.containers.get(&state.id());
+                named.extend(
+                    record
+                        .iter()
+                        .flat_map(|record| without.durable_changes(record)),
+                );
                 relog_with(&state, &header, appender, |log| {
                     self.needed(&state, &read_state.active, view.clone(), log)
                 })?;
-                named.extend(self.note_ends_dropped(&state, &read_state.active, &view));
             }
             Ok(())
         });

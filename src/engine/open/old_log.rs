@@ -15,7 +15,7 @@
 //!   may hold a needed record. When no record is needed, the whole chain is removed, the manifest names no log, and the
 //!   memtables are freed.
 //! * **The ring is removed** once its frames are in segments, whose blocks are allocated already.
-//! * **Live records of the front are flushed** (jobs/front.rs), as many as there is room for. The edit that names the
+//! * **Live records of the front are flushed** (jobs/partial_flush.rs), as many as there is room for. The edit that names the
 //!   table also records up to which sequence number its container is flushed, and names the first segment that is left.
 //!
 //! **Why segments may be removed from the front.** Removed segments have sequence numbers below `cut`, the lowest that
@@ -29,44 +29,18 @@
 use std::sync::Arc;
 
 use crate::base::{Result, Seq, Timestamp, file_name};
-use crate::catalog::{Change, Version};
+use crate::catalog::Change;
 use crate::data::range_delete::RangeDelete;
 use crate::engine::Engine;
-use crate::engine::jobs::install::{Flushed, next_version, range_changes};
+use crate::engine::jobs::install::{Flushed, Installation};
 use crate::engine::parts::commit_log::OldLog;
-use crate::engine::parts::read_state::{Flushable, Leaves, ReadState};
+use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::state::ContainerState;
 use crate::expiry::ExpiryView;
 use crate::wal::{LogStart, drain_ring, remove_before, remove_rings};
 
 /// The most bytes that a record takes in the log besides key and value.
 const RECORD_OVERHEAD: u64 = 64;
-
-/// A memtable without its records up to a sequence number.
-struct Shortened<'a> {
-    state: &'a Arc<ContainerState>,
-    /// The memtable, as it was when it was judged.
-    before: Arc<Flushable>,
-    up_to: Seq,
-    /// The latest view by which it was judged.
-    view: ExpiryView,
-    /// The memtable that replaces it.
-    rest: Arc<Flushable>,
-    /// The table of the needed ones among these records; `None`: none is needed.
-    flushed: Option<Flushed<'a>>,
-}
-
-impl Shortened<'_> {
-    /// What its container's read state lacks without those records.
-    fn leaves(&self) -> Leaves {
-        let census = self.before.memtable.census();
-        let has_dead = census.oldest_dead(Seq(0), &self.view).is_some();
-        Leaves {
-            flushed: Some(self.up_to),
-            purged: has_dead.then_some(self.view.now),
-        }
-    }
-}
 
 /// Callers hold `flushing`, so that nothing changes between a judgement and its edit.
 impl Engine {
@@ -79,20 +53,14 @@ impl Engine {
         for state in &states {
             let (read_state, view) = (state.pin(), self.settled_view(state));
             judged_at = judged_at.max(view.now);
-            match self.oldest_needed(state, &read_state, view.clone())? {
+            match self.oldest_needed(state, &read_state, view)? {
                 Some(seq) => needed_from = Some(needed_from.map_or(seq, |from| from.min(seq))),
                 None if read_state.active.memtable.is_empty() => {}
-                None => idle.push(Shortened {
-                    state,
-                    before: read_state.active.clone(),
-                    up_to: read_state.active.memtable.seq_max(),
-                    view,
-                    rest: state.new_flushable(),
-                    flushed: None,
-                }),
+                None => idle.push((state, read_state.active.memtable.seq_max())),
             }
         }
-        self.advance_old_log(old, &idle, needed_from, judged_at)
+        self.commit_log.rely_on(judged_at);
+        self.take_fronts(old, &idle, needed_from)
     }
 
     /// Removes the old log's ring, after copying what only the ring holds into segments. False when there is none.
@@ -144,128 +112,85 @@ impl Engine {
     /// Flushes the needed records up to a sequence number, and removes all records up to it from memory.
     fn flush_up_to(&self, old: &OldLog, up_to: Seq) -> Result<bool> {
         let states = self.containers.all();
-        let (mut cuts, mut needed_from, mut judged_at) = (vec![], None, Timestamp(0));
-        let written = states.iter().try_for_each(|state| {
+        let (mut fronts, mut needed_from) = (vec![], None);
+        for state in &states {
             let read_state = state.pin();
             let memtable = &read_state.active.memtable;
             if memtable.seq_max() > up_to {
                 needed_from = Some(up_to.next());
             }
-            if memtable.seq_min() > up_to {
-                return Ok(());
+            if memtable.seq_min() <= up_to {
+                fronts.push((state, up_to));
             }
-            let view = self.settled_view(state);
-            judged_at = judged_at.max(view.now);
-            let (front, rest) = self.divide(state, &read_state.active, view.clone(), up_to)?;
-            let flushed = match front.memtable.is_empty() {
-                true => None,
-                false => Some(self.write_flush(state, front)?.0),
-            };
-            let view = match &flushed {
-                Some(flush) if flush.job.view.now > view.now => flush.job.view.clone(),
-                _ => view,
-            };
-            let before = read_state.active.clone();
-            cuts.push(Shortened {
-                state,
-                before,
-                up_to,
-                view,
-                rest,
-                flushed,
-            });
+        }
+        self.take_fronts(old, &fronts, needed_from)
+    }
+
+    /// Takes from each of these containers' memory what lies up to a sequence number, after writing what is needed of
+    /// it to a table, and from the log what lies before `needed_from`, or all of it. If that frees no segment, changes
+    /// nothing; false if no file goes either.
+    fn take_fronts(
+        &self,
+        old: &OldLog,
+        fronts: &[(&Arc<ContainerState>, Seq)],
+        needed_from: Option<Seq>,
+    ) -> Result<bool> {
+        let start = self.catalog.edit().catalogue()?.log;
+        if old.without(start, needed_from) == start {
+            return Ok(self.remove_old_segments(old, start) > 0);
+        }
+        let mut flushed = vec![];
+        let written = fronts.iter().try_for_each(|(state, up_to)| {
+            let active = state.read_state().active.clone();
+            flushed.push(self.write_front(state, &active, *up_to)?.0);
             Ok(())
         });
         let done = written
-            .and_then(|()| self.sync_tables(cuts.iter().filter_map(|cut| cut.flushed.as_ref())))
-            .and_then(|()| self.advance_old_log(old, &cuts, needed_from, judged_at));
+            .and_then(|()| self.sync_tables(flushed.iter()))
+            .and_then(|()| self.advance_old_log(old, &flushed, needed_from));
         let installed = matches!(done, Ok(true));
-        for flush in cuts.iter().filter_map(|cut| cut.flushed.as_ref()) {
+        for flush in &flushed {
             self.clear_away(installed, &flush.outputs);
             self.counters.flushes.add(u64::from(installed));
         }
         done
     }
 
-    /// One edit: takes a part from each of these memtables, and from the log what lies before `needed_from`, or all of
-    /// it. If that frees no segment, changes nothing and returns false.
+    /// Installs these fronts, by one edit that names the first segment that is left.
     fn advance_old_log(
         &self,
         old: &OldLog,
-        cuts: &[Shortened<'_>],
+        fronts: &[Flushed<'_>],
         needed_from: Option<Seq>,
-        judged_at: Timestamp,
     ) -> Result<bool> {
         let mut commit = self.commit_log.lock();
-        let mut manifest = self.catalog.edit();
+        let manifest = self.catalog.edit();
         let catalogue = manifest.catalogue()?;
         if self.commit_log.begun().is_some() {
             return Ok(false);
         }
-        let start = catalogue.log;
-        let rest = start.zip(needed_from).map(|(start, from)| {
-            let first = old.holding(from).unwrap_or(start.oldest());
-            start.needed_from(first)
-        });
-        if rest == start {
-            drop(manifest);
-            return Ok(self.remove_old_segments(old, start) > 0);
-        }
-        let is_known = |cut: &&Shortened<'_>| catalogue.containers.contains_key(&cut.state.id());
-        let (cuts, dropped): (Vec<_>, Vec<_>) = cuts.iter().partition(is_known);
-        let (mut changes, mut versions) = (vec![], vec![]);
-        for cut in cuts.iter().copied() {
-            let is_as_judged = Arc::ptr_eq(&cut.state.read_state().active, &cut.before);
+        let rest = old.without(catalogue.log, needed_from);
+        let is_known = |front: &&Flushed<'_>| catalogue.containers.contains_key(&front.state.id());
+        let (fronts, dropped): (Vec<_>, Vec<_>) = fronts.iter().partition(is_known);
+        let installations = fronts.iter().copied().map(|front| {
+            let is_as_judged = Arc::ptr_eq(&front.state.read_state().active, &front.leaves);
             assert!(is_as_judged, "one thread at a time lets go of the old log");
-            let (next, of_cut) = self.version_after(cut)?;
-            changes.extend(of_cut);
-            changes.extend(self.note_ends_dropped(cut.state, &cut.before, &cut.view));
-            versions.push(next);
-        }
-        changes.extend([Change::Log(rest), Change::used(self.commit_log.latest())]);
+            let added = self.open_outputs(&front.job, &front.outputs, file_name::table)?;
+            Ok(Installation::of_flush(front, added))
+        });
+        let installations: Vec<_> = installations.collect::<Result<_>>()?;
         let basis = self.commit_log.all_before(&commit)?;
-        self.edit(&mut manifest, basis, changes, judged_at)?;
-        for (cut, version) in cuts.into_iter().zip(versions) {
-            cut.state.note_changes_from(cut.before.memtable.seq_max());
-            commit.remove_active(cut.before.counted());
-            self.throttle.remove_unflushed(cut.before.counted());
-            let stays = cut.rest.count_growth();
-            commit.add_active(stays);
-            self.throttle.add_unflushed(&commit, stays);
-            cut.state.install(cut.leaves(), |read_state| ReadState {
-                active: cut.rest.clone(),
-                sealed: read_state.sealed.clone(),
-                version,
-            });
-            cut.before.memtable.retire();
+        let names = vec![Change::Log(rest), Change::used(self.commit_log.latest())];
+        self.install_by(manifest, installations, (basis, names))?;
+        for front in dropped {
+            self.clear_away(false, &front.outputs);
         }
-        drop(manifest);
-        for flush in dropped.iter().filter_map(|cut| cut.flushed.as_ref()) {
-            self.clear_away(false, &flush.outputs);
+        for front in fronts {
+            commit.remove_active(front.leaves.counted());
+            commit.add_active(front.rest.as_ref().map_or(0, |rest| rest.counted()));
         }
         self.remove_old_segments(old, rest);
         Ok(true)
-    }
-
-    /// The container's version after the cut, and the changes that lead there.
-    fn version_after(&self, cut: &Shortened<'_>) -> Result<(Arc<Version>, Vec<Change>)> {
-        let (id, current) = (cut.state.id(), cut.state.pin().version.clone());
-        // What was not needed was left out unseen.
-        let from = Change::ChangesFrom(id, cut.before.memtable.seq_max());
-        let flushed = Change::Flushed(id, cut.up_to);
-        let Some(flush) = &cut.flushed else {
-            return Ok((current, vec![from, flushed]));
-        };
-        let added = self.open_outputs(&flush.job, &flush.outputs, file_name::table)?;
-        let own = (&flush.flushable, &*flush.job.snapshots);
-        let next = next_version(&current, &[], &added, Some(own));
-        let mut changes: Vec<Change> = added
-            .iter()
-            .map(|run| Change::AddRun(id, run.record()))
-            .collect();
-        changes.extend(range_changes(id, &current, &next).into_iter().flatten());
-        changes.extend([from, flushed]);
-        Ok((Arc::new(next), changes))
     }
 
     /// Removes old segments, including those that an earlier edit released; returns how many files.

@@ -16,7 +16,7 @@
 //! its manifest may be there, because one that was killed leaves it.
 //!
 //! On a full disk there is no room for a new chain: the old chain stays, and edits go on in the old manifest, in the
-//! room reserved behind it. Such a database answers reads and reclaims; begin.rs says how its log begins.
+//! room reserved behind it. Such a database answers reads and reclaims; new_log.rs says how its log begins.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -165,7 +165,7 @@ impl Recovered {
             let record = self.catalogue.containers.get_mut(id);
             if let Some(record) = record.filter(|_| stands != *settings) {
                 record.settings = stands.clone();
-                record.changes_from = record.changes_from.max(state.changes_from());
+                record.changes_from = record.changes_from.max(state.changes_low_water());
                 state.begin_change().change_to(stands, record.settings_seq);
             }
         }

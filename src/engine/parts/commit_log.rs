@@ -56,7 +56,7 @@ use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
 use crate::engine::parts::read_state::Flushable;
 use crate::engine::parts::relied::{Relied, Relying};
 use crate::engine::parts::state::ContainerState;
-use crate::wal::{Appender, FrameHeader, FrameKind, Log, SegmentSummary, SyncedNote};
+use crate::wal::{Appender, FrameHeader, FrameKind, Log, LogStart, SegmentSummary, SyncedNote};
 
 /// What the commit lock guards; in other cache lines than the lock, which those who wait for it look at.
 #[repr(align(128))]
@@ -151,6 +151,14 @@ impl OldLog {
     pub fn looked_for_room(&self, from: Timestamp, to: Timestamp) {
         let took = to.0.saturating_sub(from.0);
         self.next_look.store(to.0 + 9 * took, Ordering::Relaxed);
+    }
+
+    /// The log without what lies before a sequence number, or without all of it.
+    pub fn without(&self, log: Option<LogStart>, needed_from: Option<Seq>) -> Option<LogStart> {
+        log.zip(needed_from).map(|(log, from)| {
+            let first = self.holding(from).unwrap_or(log.oldest());
+            log.needed_from(first)
+        })
     }
 
     /// The first segment that may hold a record of this sequence number. Later segments hold only higher sequence

@@ -8,8 +8,8 @@
 //!
 //! Jobs judge by an earlier moment than now, so that what has ended since is kept as it is, and shows nothing to anybody but
 //! the readers here: `keep_expired` before now, and before the position of each open reader, though at most [`READER_HOLD`]
-//! before now. A job that judges by an earlier moment drops what it would have dropped then: the proof in verdict.rs needs
-//! nothing else, if settings and moment were in force together.
+//! before now. A job that judges by an earlier moment drops what it would have dropped then, and nothing that came since
+//! ([`Settings::that_had_ended`]): the proof in verdict.rs needs nothing else.
 //!
 //! Invariants:
 //!

@@ -6,6 +6,7 @@ pub mod feeds;
 pub mod allowance;
 pub mod passes;
 pub mod read_state;
+pub mod read_states;
 pub mod state;
 pub mod snapshots;
 pub mod containers;

@@ -3,10 +3,10 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use crate::base::Seq;
 use crate::base::hash::hash_key;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::base::{Seq, Timestamp};
 use crate::catalog::Version;
 use crate::expiry::Command;
 use crate::mem::{Memtable, Pool, RangeDeletes};
@@ -92,22 +92,6 @@ impl Flushable {
         *moving = Some((before.unwrap_or(segment), end));
         self.segment.store(segment, Ordering::Release);
     }
-}
-
-/// What a read state lacks that the one before it had.
-#[derive(Clone, Copy)]
-pub(in crate::engine) struct Leaves {
-    /// Records up to this sequence number are in tables, not in memory.
-    pub flushed: Option<Seq>,
-    /// What had ended by this moment may be missing.
-    pub purged: Option<Timestamp>,
-}
-
-impl Leaves {
-    pub const NOTHING: Leaves = Leaves {
-        flushed: None,
-        purged: None,
-    };
 }
 
 /// A container's memtables and version at one moment, newest first.

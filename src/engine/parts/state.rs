@@ -3,8 +3,8 @@
 use std::sync::{Arc, Weak};
 
 use crate::base::record::Header;
-use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::base::sync::{ArcSwap, Guard, Mutex};
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::{Guard, Mutex};
 #[cfg(feature = "tokio")]
 use crate::base::{AtOnce, NotNow};
 use crate::base::{Compression, ContainerId, Error, Result, Seq, Timestamp};
@@ -13,7 +13,8 @@ use crate::data::bare_ranges::BareRanges;
 use crate::engine::parts::allowance::Allowance;
 use crate::engine::parts::feeds::Feeds;
 use crate::engine::parts::passes::Passes;
-use crate::engine::parts::read_state::{Flushable, Leaves, ReadState};
+use crate::engine::parts::read_state::{Flushable, ReadState};
+use crate::engine::parts::read_states::{Missing, ReadStates};
 use crate::engine::parts::settings_cell::{Changing, SettingsCell};
 use crate::expiry::{Commands, Settings, SettingsChange};
 use crate::mem::Pool;
@@ -30,18 +31,7 @@ pub struct ContainerState {
     pool: Arc<Pool>,
     settings: SettingsCell,
     allowance: Allowance,
-    read_state: ArcSwap<ReadState>,
-    /// How many runs the read state has: each write asks, and need not pin it for that.
-    runs: AtomicUsize,
-    /// Held while the two are replaced. The earlier read states, as long as somebody reads them.
-    installing: Mutex<Vec<Weak<ReadState>>>,
-    /// Everything up to this sequence number is in runs.
-    flushed: AtomicU64,
-    /// The latest moment by which an installed job may have dropped what had ended.
-    purged: AtomicU64,
-    /// The newest version of a key that was a delete or an end, up to this sequence number, may be missing in the read
-    /// state; stored before that is.
-    changes_from: AtomicU64,
+    read_states: ReadStates,
     /// Scans that hold a read state; the engine takes it from those at rest.
     held: Mutex<Vec<Weak<dyn Held>>>,
     /// What one run less has become worth to scans since the last merge of runs, in bytes rewritten.
@@ -110,12 +100,7 @@ impl ContainerState {
             pool,
             settings: SettingsCell::new(record.settings.clone(), changed),
             allowance: Allowance::new(record.quota),
-            runs: AtomicUsize::new(read_state.version.runs.len()),
-            read_state: ArcSwap::from_pointee(read_state),
-            installing: Mutex::new(vec![]),
-            flushed: AtomicU64::new(record.flushed.0),
-            purged: AtomicU64::new(0),
-            changes_from: AtomicU64::new(record.changes_from.0),
+            read_states: ReadStates::new(read_state, record.flushed, record.changes_from),
             held: Mutex::new(vec![]),
             paid_by_scans: AtomicU64::new(0),
             paid_by_passing: AtomicU64::new(0),
@@ -269,49 +254,29 @@ impl ContainerState {
     /// The read state, for as long as the guard is held.
     #[inline]
     pub(in crate::engine) fn read_state(&self) -> Guard<Arc<ReadState>> {
-        self.read_state.load()
+        self.read_states.load()
     }
 
     pub(in crate::engine) fn pin(&self) -> Arc<ReadState> {
-        self.read_state.load_full()
+        self.read_states.pin()
     }
 
-    /// Replaces the read state by the result of `change`, in which what `leaves` says is missed.
+    /// See [`ReadStates::install`].
     pub(in crate::engine) fn install(
         &self,
-        leaves: Leaves,
+        missing: Missing,
         change: impl FnOnce(&ReadState) -> ReadState,
     ) {
-        // Before the read state: whoever misses it there must see that it has left.
-        if let Some(seq) = leaves.flushed {
-            self.flushed.store(seq.0, Ordering::Release);
-        }
-        if let Some(judged_at) = leaves.purged {
-            self.purged.fetch_max(judged_at.0, Ordering::Release);
-        }
-        let mut earlier = self.installing.lock();
-        let last = self.read_state.load_full();
-        let next = change(&last);
-        self.runs.store(next.version.runs.len(), Ordering::Relaxed);
-        self.read_state.store(Arc::new(next));
-        earlier.retain(|earlier| earlier.strong_count() > 0);
-        earlier.push(Arc::downgrade(&last));
+        self.read_states.install(missing, &self.feeds, change);
     }
 
-    /// These settings without the commands that reach nothing that is stored, nor anything that somebody reads still,
-    /// who takes the settings of now. Those above `oldest_snapshot` are still to be told to whoever asks for the changes
-    /// since then. The caller holds the commit lock.
+    /// See [`ReadStates::as_needed`]. The caller holds the commit lock.
     pub(in crate::engine) fn as_needed(
         &self,
         settings: Settings,
         oldest_snapshot: Seq,
     ) -> Settings {
-        if settings.commands.is_empty() {
-            return settings;
-        }
-        let needed = self.needed_of(&settings, oldest_snapshot);
-        self.note_changes_from(settings.last_left_out(&needed));
-        needed
+        self.read_states.as_needed(settings, oldest_snapshot)
     }
 
     /// The same of settings that are only thought of.
@@ -320,12 +285,7 @@ impl ContainerState {
         settings: &Settings,
         oldest_snapshot: Seq,
     ) -> Settings {
-        let earlier = self.installing.lock();
-        let mut all: Vec<_> = earlier.iter().filter_map(Weak::upgrade).collect();
-        all.push(self.read_state.load_full());
-        settings.without_commands(|command| {
-            command.seq <= oldest_snapshot && !all.iter().any(|one| one.may_fall_to(command))
-        })
+        self.read_states.needed_of(settings, oldest_snapshot)
     }
 
     /// Fails if too many commands would stand after this change.
@@ -356,7 +316,7 @@ impl ContainerState {
     /// How many runs it has.
     #[inline]
     pub(in crate::engine) fn runs(&self) -> usize {
-        self.runs.load(Ordering::Relaxed)
+        self.read_states.runs()
     }
 
     /// Registers a holder of read states of this container.
@@ -407,24 +367,19 @@ impl ContainerState {
         is_same.then_some(rest.until)
     }
 
+    /// See [`ReadStates::flushed`].
     pub(in crate::engine) fn flushed(&self) -> Seq {
-        Seq(self.flushed.load(Ordering::Acquire))
+        self.read_states.flushed()
     }
 
-    /// Deletes and ends up to this sequence number may be missing in the read state, or the settings, that are installed
-    /// next.
-    pub(in crate::engine) fn note_changes_from(&self, seq: Seq) {
-        self.changes_from.fetch_max(seq.0, Ordering::Release);
-    }
-
-    /// From where on changes are known in a read state and in settings, which were loaded before.
-    pub(in crate::engine) fn changes_from(&self) -> Seq {
-        Seq(self.changes_from.load(Ordering::Acquire))
-    }
-
-    /// Whether what had not ended by then may be missing in a read state, which was loaded before.
+    /// See [`ReadStates::has_purged_after`].
     pub(in crate::engine) fn has_purged_after(&self, moment: Timestamp) -> bool {
-        self.purged.load(Ordering::Acquire) > moment.0
+        self.read_states.has_purged_after(moment)
+    }
+
+    /// See [`ReadStates::changes_low_water`].
+    pub(in crate::engine) fn changes_low_water(&self) -> Seq {
+        self.read_states.changes_low_water()
     }
 
     #[inline]
@@ -437,6 +392,3 @@ impl ContainerState {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests;

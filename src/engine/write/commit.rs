@@ -14,7 +14,8 @@ use crate::data::write::Written;
 use crate::engine::Engine;
 use crate::engine::options::Durability;
 use crate::engine::parts::commit_log::CommitState;
-use crate::engine::parts::read_state::{Leaves, ReadState};
+use crate::engine::parts::read_state::ReadState;
+use crate::engine::parts::read_states::Missing;
 use crate::engine::parts::relied::Relying;
 use crate::engine::parts::scheduler::Thread;
 use crate::engine::parts::state::ContainerState;
@@ -503,7 +504,7 @@ impl Engine {
         }
         // If there is no room for a segment, they share one until `trim_log` separates them.
         let _ = self.rotate_log(commit);
-        state.install(Leaves::NOTHING, |read_state| {
+        state.install(Missing::NOTHING, |read_state| {
             let (mut sealed, mut active) = (read_state.sealed.clone(), read_state.active.clone());
             commit.remove_active(active.counted());
             sealed.insert(0, std::mem::replace(&mut active, state.new_flushable()));

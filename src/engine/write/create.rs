@@ -7,7 +7,8 @@ use crate::catalog::{Change, ContainerRecord, Version};
 use crate::engine::Engine;
 use crate::engine::options::ContainerOptions;
 use crate::engine::parts::commit_log::Basis;
-use crate::engine::parts::read_state::{Leaves, ReadState};
+use crate::engine::parts::read_state::ReadState;
+use crate::engine::parts::read_states::Missing;
 use crate::engine::parts::scheduler::Thread;
 use crate::engine::parts::snapshots::SnapshotPin;
 use crate::engine::parts::state::ContainerState;
@@ -164,7 +165,7 @@ impl Engine {
             .map(|flushable| flushable.counted())
             .sum();
         self.throttle.remove_unflushed(freed);
-        state.install(Leaves::NOTHING, |_| ReadState {
+        state.install(Missing::NOTHING, |_| ReadState {
             active: state.new_flushable(),
             sealed: vec![],
             version: Arc::default(),

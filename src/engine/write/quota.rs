@@ -30,7 +30,7 @@ use crate::data::batch::{Op, Ops};
 use crate::engine::Engine;
 use crate::engine::inspect::due::ends;
 use crate::engine::inspect::report::estimate;
-use crate::engine::jobs::install::next_version;
+use crate::engine::jobs::next_version::next_version;
 use crate::engine::parts::allowance::{Allowance, Charge, Known};
 use crate::engine::parts::commit_log::Basis;
 use crate::engine::parts::read_state::ReadState;

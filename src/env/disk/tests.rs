@@ -180,7 +180,7 @@ fn a_lock_ends_while_another_process_has_its_files_open() {
 fn where_folders_cannot_be_locked_the_file_is_locked_alone() {
     let dir = tempfile::tempdir().unwrap();
     let folder = || open_folder(dir.path()).unwrap();
-    // What an NFS client answers without its lock service, and with it, for a folder that is open for reading.
+    // An NFS client answers so without its lock service, and with it for a folder that is open for reading.
     for code in [rustix::io::Errno::NOLCK, rustix::io::Errno::BADF] {
         let tried = Err(TryLockError::Error(code.into()));
         assert!(held_folder(folder(), tried).unwrap().is_none());

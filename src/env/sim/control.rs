@@ -111,7 +111,7 @@ impl Sim {
         self.world.lock().fault = None;
     }
 
-    /// What a failed sync does from now on.
+    /// Sets the effect of failed syncs from now on.
     pub fn set_failed_sync(&self, then: FailedSync) {
         self.world.lock().failed_sync = then;
     }

@@ -257,7 +257,7 @@ fn the_planned_operation_fails_once_or_for_good() {
     file.sync().unwrap();
 }
 
-/// What is read after a failed sync, after a restart, and after the next sync and a power cut.
+/// The bytes that are read after a failed sync, after a restart, and after the next sync and a power cut.
 fn after_a_failed_sync(seed: u64, then: FailedSync) -> [Vec<u8>; 3] {
     let sim = world(seed);
     sim.set_failed_sync(then);

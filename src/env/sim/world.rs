@@ -51,7 +51,7 @@ impl Random {
     }
 }
 
-/// What a failed sync does with bytes that did not reach the disk. Some of them may have reached it in any case.
+/// The effect of a failed sync on bytes that did not reach the disk. Some of them may have reached it in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailedSync {
     /// They count as written, and no later sync writes them: reads see them until the system needs the memory, at the
@@ -72,7 +72,7 @@ impl FailedSync {
     ];
 }
 
-/// What a power cut keeps of unsynced changes.
+/// The unsynced changes that a power cut keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survivors {
     /// Nothing.
@@ -83,7 +83,7 @@ pub enum Survivors {
     Names,
     /// The contents of files, and no names.
     Data,
-    /// What this seed chooses.
+    /// A choice by this seed.
     Chance(u64),
 }
 

@@ -94,6 +94,15 @@ proptest! {
             let then = history.iter().rev().find(|(at, _)| at.0 <= moment).unwrap();
             let at = settings.at(Timestamp(moment)).without_past();
             prop_assert_eq!(at, then.1.without_past());
+            // A job that judges by that moment leaves alone what came since, however early that was stamped.
+            let judged_by = settings.that_had_ended(Timestamp(moment));
+            for (born, header) in &items {
+                let ended = settings.ending(header).unwrap().at <= Timestamp(moment);
+                let gone = judged_by.gone(header, Timestamp(moment));
+                let just_before = judged_by.last_seq() <= header.seq;
+                prop_assert!(!gone || ended, "{:?} of {} at {}", header, born, moment);
+                prop_assert!(gone || !ended || just_before, "{:?} of {} at {}", header, born, moment);
+            }
         }
     }
 }

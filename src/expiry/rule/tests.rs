@@ -265,7 +265,7 @@ fn before_the_load() -> Settings {
     before.change(DefaultMillis::NoDefault, Timestamp(120), Seq(7))
 }
 
-/// Whatever is covered is dropped, and what is not stays.
+/// A command is dropped if and only if another covers it.
 #[test]
 fn few_commands_stand() {
     use DefaultMillis::{Millis, NoDefault, Off};

@@ -174,7 +174,7 @@ fn what_was_made_up_is_refused() {
         (packing[bits(WRITTEN_AT)], packing[LEN_AT]) = (1 << 1, 9);
     });
     assert_eq!(largest.written_at, Timestamp::MAX);
-    // Whatever a packing says, nothing is read outside the bytes.
+    // No packing makes a read leave the bytes.
     for len in 0..16 {
         let all = [0xff; PACKING_LEN];
         let _ = HeaderPacking::of(&all).header(&[0xff; 16][..len], 3);

@@ -76,7 +76,7 @@ impl Ahead {
         self.changed.notify_one();
     }
 
-    /// Reads what is asked for until the end; starts writeback of what was read, if that is `kept`.
+    /// Reads the requested segments until the end; starts writeback of each, if it is to be `kept`.
     pub fn serve(&self, fs: &dyn Fs, dir: &Path, kept: bool) {
         let folder = Folder::new(fs, dir);
         while let Some((identity, number, spare)) = self.begin() {
@@ -97,7 +97,7 @@ impl Ahead {
         }
     }
 
-    /// What is asked for, as soon as it is; `None` at the end.
+    /// Waits for the next request; `None` at the end.
     fn begin(&self) -> Option<(u64, u64, Vec<u8>)> {
         let mut segment = self.segment.lock();
         loop {

@@ -1,4 +1,4 @@
-//! What a replay finds: frames, segments and the end of the log.
+//! The findings of a replay: frames, segments and the end of the log.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -97,7 +97,7 @@ fn damage_is_told_as_without() {
     assert!(kinds.len() > 5, "{kinds:?}");
 }
 
-/// The device cannot read a segment, at each try or at the first one: who reads it again may have it.
+/// The device cannot read a segment, at each try or only at the first one: then a second read succeeds.
 #[test]
 fn a_device_that_fails_is_told_as_without() {
     let (sim, log, _appender) = begin(None, 43);

@@ -29,7 +29,7 @@ fn whole() -> LogStart {
     }
 }
 
-/// What a log shows, and the damage in it.
+/// The frames that a log shows, and the damage in it.
 fn shown(sim: &Sim, log: LogStart, synced: Position) -> (Vec<u64>, Replayed, Option<Error>) {
     let mut indexes = vec![];
     let (found, damage) = salvage(sim, dir(), Some(log), synced, &mut |frame| {
@@ -73,7 +73,7 @@ fn a_kept_log_is_shown_before_the_chain_that_continues_it() {
         let named = log.start(1);
         assert_eq!((named.oldest(), named.prefix.unwrap().end), (1, found.end));
         log.release_older().unwrap();
-        // What the old ring alone had is in the segments.
+        // The frames that only the old ring had are in the segments.
         assert_eq!(sim.len(&dir().join("000001.ring")).unwrap(), None);
         // It is durable before anything follows, whatever a power cut leaves.
         for seed in 0..20 {
@@ -192,7 +192,7 @@ fn a_log_that_ends_in_anything_but_zeros_is_not_kept() {
     assert!(kept(&sim.kill()).unwrap().is_none(), "it was closed");
 }
 
-// The system tells of a failed sync once. What it then has not written, it may still show.
+// The system tells of a failed sync once. Later reads may still show the bytes that it failed to write.
 #[test]
 fn a_log_of_which_a_sync_may_have_failed_is_not_kept() {
     for then in [FailedSync::Kept, FailedSync::Forgotten] {

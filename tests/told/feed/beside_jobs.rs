@@ -104,3 +104,116 @@ fn what_was_deleted_after_its_end_is_not_told_whatever_a_flush_left_out() {
         }
     }
 }
+
+/// Breaks a build in which a job that judges by an earlier moment, and so by earlier settings, holds to be gone what a bulk
+/// load has brought since: the load is stamped with its beginning, where the earlier settings would have ended it.
+#[test]
+fn what_a_load_brings_after_a_change_is_judged_by_no_settings_before_it() {
+    let own = Ttl::After(ms(1_104));
+    let (off, none) = (DefaultTtl::Off, DefaultTtl::NoDefault);
+    let [second, hour] = [1, 3_600].map(|n| DefaultTtl::After(Duration::from_secs(n)));
+    let cases = [
+        (none, off, own),
+        (second, hour, Ttl::Inherit),
+        (second, none, Ttl::Inherit),
+    ];
+    type Work = fn(&World);
+    let works: [Work; 2] = [World::reclaim, |w| w.db.flush().unwrap()];
+    for ((before, after, ttl), by_reader, work, deletes) in
+        (0..3 * 2 * 2 * 2).map(|n| (cases[n % 3], n / 3 % 2 == 1, works[n / 6 % 2], n / 12 == 1))
+    {
+        let world = world(if by_reader { Duration::ZERO } else { ms(500) });
+        let World { c, .. } = &world;
+        c.set_default_ttl(before).unwrap();
+        world.pass(1);
+        let mut reader = by_reader.then(|| c.expirations(ExpiryCursor::now()));
+        let mut meanwhile = Some(|| {
+            world.pass(1_500);
+            assert!(reader.as_mut().is_none_or(|reader| reader.next().is_none()));
+            world.pass(500);
+            c.set_default_ttl(after).unwrap();
+        });
+        let items = [("a", ttl), ("b", Ttl::Never)].map(|(key, ttl)| Ok((key, "v", ttl)));
+        c.bulk_load_with_ttl(items.into_iter().inspect(|_| {
+            if let Some(mut meanwhile) = meanwhile.take() {
+                meanwhile();
+            }
+        }))
+        .unwrap();
+        assert!(c.contains("a").unwrap());
+        if deletes {
+            c.delete("a").unwrap();
+        }
+        for _ in 0..2 {
+            work(&world);
+            assert_eq!(
+                c.contains("a").unwrap(),
+                !deletes,
+                "{before:?} {after:?} {by_reader}"
+            );
+            world.pass(400);
+        }
+        drop(reader);
+    }
+}
+
+/// Breaks a build in which a table that was judged by an earlier moment counts as judged by a command since, which is
+/// forgotten then.
+#[test]
+fn what_a_command_ended_stays_gone_where_jobs_judge_by_a_moment_before_it() {
+    let world = world(ms(500));
+    let World { c, .. } = &world;
+    c.put_with_ttl("k", "v", ms(370)).unwrap();
+    c.put_with_ttl("l", "v", Ttl::Never).unwrap();
+    c.expire_all().unwrap();
+    world.db.flush().unwrap();
+    for default in [DefaultTtl::NoDefault, DefaultTtl::Off] {
+        c.set_default_ttl(default).unwrap();
+        assert!(c.is_empty().unwrap());
+    }
+}
+
+/// Breaks a build in which a reader that asks for the oldest end that is known is told that some are not, because a job that
+/// had judged before it began let go of them after.
+#[test]
+fn a_reader_that_begins_at_the_oldest_end_misses_none_beside_a_job() {
+    let clock = ManualClock::new(NOW);
+    let fs = Watched::new(Sim::new(1));
+    let db = options(&fs.sim, &clock).fs(Arc::new(fs.clone()));
+    let db = db.open("/db").unwrap();
+    let c = db.container("c").unwrap();
+    c.put_with_ttl("a", "v", ms(5)).unwrap();
+    c.put_with_ttl("b", "v", Ttl::Never).unwrap();
+    clock.advance(ms(10));
+    let reader = Arc::new(Mutex::new(None));
+    fs.once("sync", ".table", {
+        let (reader, c) = (reader.clone(), c.clone());
+        move || *reader.lock().unwrap() = Some(c.expirations(ExpiryCursor::start()))
+    });
+    db.flush().unwrap();
+    let mut reader = reader.lock().unwrap().take().expect("a table was synced");
+    assert!(reader.next().is_none());
+    c.put_with_ttl("d", "v", ms(5)).unwrap();
+    clock.advance(ms(10));
+    db.flush().unwrap();
+    assert_eq!(all(&mut reader), pairs(&[("d", 15)]));
+}
+
+/// Breaks a build in which a reader that was told that there is no end yet begins anew when it has missed one, and says
+/// nothing.
+#[test]
+fn a_reader_that_has_caught_up_is_told_what_it_missed_wherever_it_began() {
+    let world = world(Duration::ZERO);
+    let World { db, c, .. } = &world;
+    c.put_with_ttl("a", "v", ms(5)).unwrap();
+    world.pass(5);
+    // It ends at this very moment, at which the reader begins.
+    db.flush().unwrap();
+    let mut reader = c.expirations(ExpiryCursor::start());
+    assert!(reader.next().is_none());
+    c.put_with_ttl("d", "v", ms(5)).unwrap();
+    world.pass(70_000);
+    db.flush().unwrap();
+    let missed = reader.next().expect("it has missed one");
+    assert!(missed.unwrap_err().is_expirations_gone());
+}

@@ -1,7 +1,7 @@
 //! fjall, as its users keep data with lifetimes in it: as with RocksDB, when an item expires stands in front of its value,
 //! gets look at it, and a compaction filter drops what has expired.
 //!
-//! What expired is dropped without a tombstone (`Destroy`) where no key is put twice, which costs least, and buried
+//! Expired items are dropped without a tombstone (`Destroy`) where no key is put twice, which costs least, and buried
 //! (`Remove`) where an older version might come back. With FIFO, tables are dropped whole when they are older than the
 //! longest lifetime; fjall's FIFO wants keys that ascend with time.
 //!

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 use crate::loads::Load;
 
-/// What every engine is given.
+/// The settings that every engine is given.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// Bytes that a memtable takes before it is flushed.
@@ -51,7 +51,7 @@ pub struct Life {
     pub expires_at_ms: u64,
 }
 
-/// What an engine says of itself.
+/// An engine's own figures.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Own {
     /// Bytes written since it was opened, log included.
@@ -76,7 +76,7 @@ pub type See<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
 /// Is shown the place of a key among several, and its value.
 pub type SeeMany<'a> = dyn FnMut(usize, &[u8]) + 'a;
 
-/// What a transaction does.
+/// The steps of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer<'a> {
     /// Keys that it gets.
@@ -122,7 +122,7 @@ pub trait Engine: Send + Sync {
     fn flush(&self) -> Result<()>;
     /// The engine's own full compaction, if it has one.
     fn quiesce(&mut self) -> Result<()>;
-    /// What it says of itself.
+    /// The engine's own figures.
     fn own(&self) -> Own;
     /// Ends it.
     fn close(self: Box<Self>) -> Result<()>;

@@ -15,7 +15,7 @@ use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinitio
 use super::{Config, Engine, Life, Own, See, SeeMany, Transfer, stamped};
 use crate::Result;
 
-/// What a killed process loses at the most.
+/// A killed process loses at most the writes of this time.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 const ITEMS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("items");

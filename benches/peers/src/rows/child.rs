@@ -23,7 +23,7 @@ use crate::summary::Answers;
 
 /// How long every item lives: longer than any run.
 const LIFE_MS: u64 = 30 * 24 * 3_600 * 1_000;
-/// What a row of a fixed number of operations may take, in times the seconds of the others.
+/// The time limit of a row with a fixed number of operations, in times the seconds of the others.
 const PATIENCE: f64 = 10.0;
 /// Items that are got by one call.
 const MANY: usize = 16;
@@ -143,7 +143,7 @@ fn prepare(order: &Order, engine: &dyn Engine, answers: &mut Answers) -> Result<
     Ok(())
 }
 
-/// What was done, by one thread or all.
+/// The work done, by one thread or by all.
 struct Done {
     operations: u64,
     seconds: f64,

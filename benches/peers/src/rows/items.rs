@@ -90,7 +90,7 @@ impl Values {
     }
 }
 
-/// What one thread does, and with which slots: a function of the seed, the row and the thread's number.
+/// The operations of one thread and their slots: a function of the seed, the row and the thread's number.
 pub struct Draws {
     order: Order,
     thread: u64,

@@ -90,7 +90,7 @@ pub enum Row {
     Reopen,
 }
 
-/// What a thread does next.
+/// A thread's next operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Gets an item.
@@ -262,13 +262,13 @@ pub struct Order {
     pub threads: u32,
     /// Which of several rounds.
     pub round: u32,
-    /// What is the same for all.
+    /// The scale of all rows.
     pub scale: Scale,
     /// The engine's folder in this round: empty for those rows that fill it.
     pub folder: PathBuf,
 }
 
-/// What is the same for all rows and engines of one call.
+/// The settings that all rows and engines of one call share.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scale {
     /// How many items there are.
@@ -287,10 +287,10 @@ pub struct Scale {
     pub seed: u64,
 }
 
-/// What came of it.
+/// The result of a row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What was to be done.
+    /// The order that it answers.
     pub order: Order,
     /// Operations done; items, where everything is scanned.
     pub operations: u64,
@@ -312,7 +312,7 @@ pub struct Outcome {
     pub resident_bytes: u64,
     /// Cores that other processes, or the machine's host, used meanwhile.
     pub other_cores: f64,
-    /// What the engine says of itself after it.
+    /// The engine's own figures after it.
     pub own: Own,
 }
 

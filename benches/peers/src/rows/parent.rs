@@ -15,7 +15,7 @@ use crate::parent::wait;
 /// A child that takes longer is ended.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
-/// What is to be worked.
+/// The rows and engines to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Which engines.
@@ -26,7 +26,7 @@ pub struct Plan {
     pub threads: Vec<u32>,
     /// How often.
     pub rounds: u32,
-    /// What is the same for all.
+    /// The scale of all rows.
     pub scale: Scale,
     /// Where databases go, each round's into temporary folders of its own.
     pub scratch: PathBuf,
@@ -97,7 +97,7 @@ pub fn work(plan: &Plan) -> Result<u64> {
                 }
             }
         }
-        // Who goes first changes, so that what drifts meanwhile falls on all.
+        // The first of a round changes, so that a drift of the machine falls on all.
         engines.rotate_left(1);
     }
     Ok(faults)

@@ -80,7 +80,7 @@ impl<'a> Group<'a> {
         Some(own / self.median(line, peer, Outcome::rate)?)
     }
 
-    /// What it is of, for a person to read.
+    /// The table's title, for a person to read.
     pub fn title(&self) -> String {
         let (scale, lz4) = (self.scale, if self.scale.lz4 { ", LZ4" } else { "" });
         let (items, value_bytes) = (grouped(scale.items), grouped(scale.value_bytes));

@@ -225,7 +225,7 @@ fn a_backup_whose_lease_was_broken_is_whole_or_none() {
         let backups = world.backups();
         watched.meanwhile(at, move || {
             if backups.break_leases().unwrap() > 0 {
-                // What the other was about to name may go then.
+                // The prune may remove objects that the other process was about to name.
                 backups.prune(keep(1)).unwrap();
             }
         });

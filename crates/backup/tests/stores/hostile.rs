@@ -157,7 +157,7 @@ fn no_number_of_a_manifest_is_trusted() {
             let sound = fs::read(world.stored(folder, number)).unwrap();
             for given in [most, 1 << 56] {
                 world.forge(folder, number, |json| change(json, given));
-                // Whatever the answers are, none is a panic.
+                // No answer of the store is a panic.
                 println!("{name} {given} of {folder}: {:?}", world.prove());
                 let to = world.path("restored");
                 for (number, later) in [(1, Later::Tell), (3, Later::Tell), (3, Later::Ignore)] {
@@ -181,7 +181,7 @@ fn what_is_too_high_is_damage() {
     expect_damaged(world.prove(), "2", "sequence number");
     expect_damaged(world.restore(1, Later::Tell), "2", "sequence number");
     world.restore(1, Later::Ignore).unwrap();
-    // What comes before a backup need not be sound for it.
+    // A backup does not need the earlier ones to be sound.
     world.restore(3, Later::Tell).unwrap();
     let world = World::new();
     world.forge("backups", 3, |json| {

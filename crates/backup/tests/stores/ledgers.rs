@@ -40,7 +40,7 @@ impl Known {
     }
 }
 
-/// What is left of a backup on each branch that came of it.
+/// The items left of a backup on each branch that came of it.
 type Views = BTreeMap<usize, Vec<Known>>;
 
 struct BackedUp {
@@ -49,15 +49,15 @@ struct BackedUp {
     used: u64,
     /// The branch on which it was made.
     branch: usize,
-    /// What lived when it was made, and the defaults of that moment.
+    /// The items that lived when it was made, and the defaults of that moment.
     items: Vec<Known>,
     defaults: BTreeMap<&'static str, DefaultTtl>,
     /// Which containers there were.
     there: BTreeMap<&'static str, u64>,
-    /// What was left of earlier backups then.
+    /// The items left of earlier backups at that moment.
     earlier: BTreeMap<u64, Vec<Known>>,
     views: Views,
-    /// What had reached its end on some branch, as a ledger knows: a prune may have removed it.
+    /// The items that had ended on some branch, as a ledger knows: a prune may have removed them.
     ended: BTreeSet<String>,
 }
 
@@ -74,7 +74,7 @@ struct World {
     /// The containers of each branch, by a number that each has from when it was made until it is dropped.
     there: Vec<BTreeMap<&'static str, u64>>,
     made: u64,
-    /// What lives.
+    /// The live items.
     live: Vec<Known>,
     backed_up: Vec<BackedUp>,
     /// Objects that a prune has removed because all in them had ended.
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// What has ended is gone for good, on each branch under its settings.
+    /// Ended items are gone for good, on each branch under its settings.
     fn judge(&mut self) {
         let lives = |item: &Known, branch: usize| {
             let default = self.defaults[branch][item.container];
@@ -259,7 +259,7 @@ impl World {
         };
         let mut there = restored.there.clone();
         if later == Later::Tell {
-            // What was made since, also in the place of one that was dropped, is not in the backup.
+            // The backup lacks containers made since, also one in the place of a dropped one.
             there.retain(|name, made| self.there[last].get(name) == Some(made));
         }
         for name in CONTAINERS.iter().filter(|name| !there.contains_key(*name)) {
@@ -520,7 +520,7 @@ fn what_is_gone_stays_gone_where_restored_backups_go_on() {
     );
 }
 
-/// What a backup left out was ended by nobody: an older backup, which has it, is told nothing of it.
+/// Nobody has ended the items that a backup left out: an older backup, which has them, is told nothing of them.
 #[test]
 fn a_backup_that_left_something_out_goes_on_and_older_ones_are_restored() {
     let world = World::new(0);
@@ -560,7 +560,7 @@ fn a_backup_that_left_something_out_goes_on_and_older_ones_are_restored() {
     }
 }
 
-/// What another branch does not know, nobody has dropped.
+/// A branch has not dropped a container that it does not know.
 #[test]
 fn a_container_that_only_a_newer_backup_has_is_restored_after_an_older_one_went_on() {
     let world = World::new(0);
@@ -634,7 +634,7 @@ fn a_command_is_told_also_when_nothing_that_it_reached_is_stored() {
     assert_eq!(db.container("a").unwrap().get("k").unwrap().unwrap(), "v");
 }
 
-/// What became of another database's items is told to no copy of this one.
+/// No copy of a database is told of the items of another one.
 #[test]
 fn a_ledger_of_another_database_is_refused() {
     let folder = testkit::scratch();

@@ -12,7 +12,7 @@ pub struct Meter {
     took: Histogram,
 }
 
-/// What a [`Meter`] showed at one moment.
+/// The figures of a [`Meter`] at one moment.
 #[derive(Clone)]
 pub struct Reading {
     pub puts: u64,

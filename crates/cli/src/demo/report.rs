@@ -61,7 +61,7 @@ impl Report {
         bytes_written(&self.stats) as f64 / self.stats.bytes_put.max(1) as f64
     }
 
-    /// What the database wrote after the load ended.
+    /// Bytes that the database wrote after the load ended.
     fn written_at_rest(&self) -> u64 {
         bytes_written(&self.stats) - bytes_written(&self.at_end)
     }

@@ -18,7 +18,7 @@ use super::{Error, Result};
 
 const STATE: &str = "_state.json";
 const LOCK: &str = "_lock";
-/// What a file is called until the state has it begins so; readers of folders leave such names out.
+/// The name of a file begins so until the state has it; readers of folders leave such names out.
 const UNNAMED: &str = "_";
 
 /// See the file's head.
@@ -177,7 +177,7 @@ fn create(path: &Path) -> io::Result<File> {
     }
 }
 
-/// What it is called before the state has it.
+/// The file's name before the state has it.
 fn unnamed(path: &Path) -> PathBuf {
     let name = path.file_name().expect("it has one").to_string_lossy();
     path.with_file_name(format!("{UNNAMED}{name}.tmp"))

@@ -1,4 +1,4 @@
-//! What a copy has: the newest row of each key. Held in memory, without values, while all is compared.
+//! The contents of a copy: the newest row of each key, in memory and without values while all are compared.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -71,7 +71,7 @@ impl Known {
         Ok(())
     }
 
-    /// What is known of a key, which is not asked for again.
+    /// Takes out the newest row of a key, which is asked for once.
     pub fn take(&mut self, key: &[u8]) -> Option<Newest> {
         self.0.remove(key)
     }

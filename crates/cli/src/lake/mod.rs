@@ -97,7 +97,7 @@ pub struct Settings {
     pub utf8_values: bool,
 }
 
-/// What a run did.
+/// The counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// Rows that were written, deletes too.
@@ -149,7 +149,8 @@ pub fn export(
         done.files = files.len() as u64;
         done.rows = files.iter().map(|file| file.rows).sum();
         state.files.extend(files);
-        // What a power cut takes back is not to be in the copy. A follower leaves that to the process that writes.
+        // The copy must hold no write that a power cut can take back. A follower leaves that to the process that
+        // writes.
         match db.sync() {
             Err(ebbtide::Error::ReadOnly) => {}
             synced => synced?,
@@ -168,7 +169,7 @@ struct Run<'r> {
     writer: Writer<'r>,
 }
 
-/// What a pass tells before the keys.
+/// The changes that a pass tells before those of keys.
 #[derive(Default)]
 struct Head {
     rule: Option<ExpiryRule>,
@@ -264,7 +265,7 @@ impl Run<'_> {
     }
 }
 
-/// What comes before the keys, and the first of these.
+/// Reads the changes that come before those of keys, and the first of a key.
 fn head(changes: &mut Changes) -> ebbtide::Result<Head> {
     let mut head = Head::default();
     for change in changes {

@@ -156,7 +156,7 @@ impl State {
         format!("{line}\n{sum:016x}\n")
     }
 
-    /// What [`State::encode`] made; else what is wrong.
+    /// Reads the text that [`State::encode`] made; the error says what is wrong.
     pub fn decode(text: &str) -> std::result::Result<State, String> {
         let (line, sum) = text.split_once('\n').ok_or("it has one line")?;
         let expected = format!("{:016x}\n", XxHash3_64::oneshot(line.as_bytes()));

@@ -1,4 +1,4 @@
-//! What a trace has written, and the right answers, computed without the database.
+//! The writes of a trace, and the right answers, computed without the database.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ pub const NEVER: Window = (u64::MAX, u64::MAX);
 /// With fewer items it is not worth forgetting expired ones.
 const FEW: usize = 1 << 16;
 
-/// What was last written for a key.
+/// The last write of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The operation that made the value, see [`super::made`].

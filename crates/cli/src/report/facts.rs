@@ -1,4 +1,4 @@
-//! What a report is made of, read once.
+//! The facts of a report, read once.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -42,7 +42,7 @@ pub struct Of {
     pub stored: Option<Stored>,
 }
 
-/// What a part of the disk space is for.
+/// The use of a part of the disk space.
 pub struct Space {
     pub what: String,
     pub bytes: u64,
@@ -50,7 +50,7 @@ pub struct Space {
     pub colour: &'static str,
 }
 
-/// What may be shown of names and keys.
+/// The names and keys that may be shown.
 #[derive(Clone, Copy)]
 pub struct Privacy {
     pub hide_names: bool,

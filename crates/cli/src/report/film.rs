@@ -1,8 +1,8 @@
 //! The edits of the manifest as a film: a frame for each, with what it changed and the runs of the containers concerned.
 //!
-//! The library gives the edits as the JSON that is stored (docs/format.md). The first one is the sum of all before; each
-//! other one changes what the ones before it add up to. What this command does not know of an edit, it names and leaves
-//! alone, so that the film of a later version can be seen too.
+//! The library gives the edits as the JSON that is stored (docs/format.md). The first one is the sum of all before;
+//! each other one changes what the ones before it add up to. This command names the parts of an edit that it does not
+//! know, and skips them, so that the film of a later version can be seen too.
 //!
 //! Of keys nothing is shown: those of range deletes are left out.
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::failure::{Failure, Outcome};
 use crate::show;
 
-/// What the edits of a manifest tell.
+/// The history that the edits of a manifest tell.
 pub struct Film {
     /// One for each edit, oldest first.
     pub frames: Vec<Frame>,
@@ -22,13 +22,13 @@ pub struct Film {
     pub containers: BTreeMap<String, Stored>,
 }
 
-/// What one edit did.
+/// The changes of one edit.
 pub struct Frame {
     pub number: u64,
     /// The highest settled time on which something durable relied, milliseconds since 1970.
     pub at: u64,
     pub kind: Kind,
-    /// What it did, in a line.
+    /// The edit in a line.
     pub title: String,
     /// Each of its changes, in a line.
     pub changes: Vec<String>,
@@ -150,7 +150,7 @@ struct Projector<'a> {
     written: Written,
 }
 
-/// What an edit does to one container.
+/// The changes of an edit to one container.
 #[derive(Default)]
 struct Touched {
     is_flushed: bool,
@@ -461,7 +461,7 @@ mod tests {
         );
     }
 
-    /// What is flushed after an open was logged before the manifest's first edit: the film knows no amount for it.
+    /// Items flushed after an open were logged before the manifest's first edit: the film knows no amount for them.
     #[test]
     fn what_was_logged_before_is_not_compared() {
         let folder = tempfile::tempdir().unwrap();

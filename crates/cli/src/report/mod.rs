@@ -10,8 +10,8 @@
 //! page.rs    the page; with style.css and film.js
 //! ```
 //!
-//! What it shows is what its reader may not be meant to see, so it has no value and, unless asked for, no key: tables lie at
-//! ranks. Names are escaped wherever they stand.
+//! Its reader may not be meant to see the data, so it has no value and, unless asked for, no key: tables lie at ranks.
+//! Names are escaped wherever they stand.
 
 mod facts;
 pub mod film;

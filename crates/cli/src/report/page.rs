@@ -415,7 +415,7 @@ fn frame_picture(picture: &Picture, moment: SystemTime) -> String {
         "<h4>{}</h4>\n<div class=\"runs\">\n",
         name(&picture.container)
     );
-    // What changed is shown in any case.
+    // Changed runs are shown in any case.
     let (changed, same): (Vec<_>, Vec<_>) =
         picture.runs.iter().partition(|run| run.fate != Fate::Stays);
     let left_out = (changed.len() + same.len()).saturating_sub(FRAME_RUNS);

@@ -53,7 +53,7 @@ pub fn text(facts: &Facts) -> String {
     out + "\n" + &edits(facts)
 }
 
-/// What is most asked for.
+/// The facts that are most asked for.
 pub fn glance(facts: &Facts) -> Vec<(&'static str, String)> {
     let stats = &facts.stats;
     vec![
@@ -87,7 +87,7 @@ pub fn glance(facts: &Facts) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What is written and stored for each byte.
+/// Bytes written and stored for each byte of the user.
 pub fn amplification(facts: &Facts) -> Vec<(&'static str, String)> {
     let stats = &facts.stats;
     let times = |times: Option<f64>| times.map_or("-".to_owned(), |times| format!("{times:.2}"));

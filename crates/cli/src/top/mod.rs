@@ -5,9 +5,9 @@
 //! view.rs      which container, in what order; a frame of it, in text
 //! ```
 //!
-//! It follows the process that writes, which neither waits nor knows: it reads the files, and what it holds is its own.
-//! So it shows what files tell: writes by their numbers, the log by its length, jobs by their edits. What only the writer
-//! knows (latencies, stalls, what a job does at this moment) it does not show.
+//! It follows the process that writes, which neither waits nor knows: it reads the files, and holds no lock of that
+//! process. So it shows the figures of the files: writes by their numbers, the log by its length, jobs by their edits.
+//! It does not show figures that only the writer knows: latencies, stalls, the step of a job at this moment.
 
 mod reading;
 mod view;

@@ -71,7 +71,8 @@ impl Reading {
         Ok(reading)
     }
 
-    /// What only grows is less where a manifest or a log was begun: then nothing is known of it.
+    /// The rates since an earlier reading. A counter falls where a new manifest or log was begun: its rate is then
+    /// shown as 0.
     fn since(&self, before: &Reading) -> Rates {
         let seconds = (self.taken - before.taken).as_secs_f64().max(1e-3);
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;

@@ -42,7 +42,7 @@ impl Sort {
     }
 }
 
-/// What is looked at.
+/// The user's view: the rows and the one that is chosen.
 pub struct View {
     title: String,
     pub sort: Sort,

@@ -1,4 +1,4 @@
-//! What has changed since a version.
+//! The changes since a version.
 
 use std::io::{BufRead, BufReader};
 

@@ -31,7 +31,7 @@ fn a_value_comes_by_itself_or_by_standard_input_or_from_a_file() {
     assert!(put("@.").starts_with("cannot read .: "));
     assert!(put("@").starts_with("value @ names no file: "));
     assert!(!world.path("new").exists());
-    // What nothing is given by is an empty value.
+    // An empty input gives an empty value.
     world.ok(&["put", "db", "c", "none", "-"]);
     assert_eq!(get("none"), b"");
 }
@@ -212,7 +212,7 @@ fn what_is_written_with_sync_is_written() {
     assert!(why.contains("unexpected argument '--sync'"), "{why}");
 }
 
-/// What a program stored with types, as `TypedContainer` says that it is read.
+/// Items that a program stored with types are shown as `TypedContainer` reads them.
 #[test]
 fn items_of_typed_containers_are_shown_and_written() {
     let world = World::new();

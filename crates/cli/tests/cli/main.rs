@@ -43,7 +43,7 @@ struct World {
     folder: tempfile::TempDir,
 }
 
-/// What a run of the program left.
+/// The result of a run of the program.
 struct Ran {
     status: i32,
     out: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What the guide tells.
+//! The commands that the guide tells.
 
 use super::*;
 

@@ -117,7 +117,7 @@ fn moved(text: &str, from: SystemTime, to: SystemTime) -> String {
         .collect()
 }
 
-/// What the file system has a say in.
+/// Figures that depend on the file system.
 const OF_THE_DISK: [&str; 3] = ["folders", "log_ahead", "as du counts"];
 
 /// The words of an output, but for those that are of a moment or a length of time.
@@ -161,7 +161,7 @@ fn is_shown(printed: &str, shown: &str) -> bool {
         && (0..shown.len()).all(|at| printed[at] == shown[at] || is_near(at))
 }
 
-/// What a command prints; it fails where that is an error.
+/// The output of a command; fails where that is an error.
 fn output(world: &World, command: &str) -> String {
     let mut words = command.split(' ');
     assert_eq!(words.next(), Some("ebbtide"), "{command}");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a run of the demo or the replay makes in the temporary folder goes with it, also when it is told to end.
+/// The temporary folder of a demo or a replay is removed at its end, also when a signal ends it.
 #[test]
 fn a_signal_takes_the_temporary_folder_along() {
     for (command, signal, number) in [
@@ -95,7 +95,7 @@ fn a_replay_has_the_hits_of_its_trace() {
     );
     assert!(report["stats"]["bytes_logged"].as_u64().unwrap() > 0);
     assert!(report["writes_micros"]["p99.9"].as_f64().unwrap() > 0.0);
-    // What has a ttl has expired by today; what has none is the value that the ninth operation made.
+    // Items with a ttl have expired by today; the one without has the value that the ninth operation made.
     let kept = world.run(&["get", "kept", "c", "n"]).out;
     assert_eq!((kept.len(), &kept[..8]), (20, &9_u64.to_le_bytes()[..]));
     world.fails(1, &["get", "kept", "c", "d"]);

@@ -34,7 +34,7 @@ fn a_page_stands_alone_and_escapes_names() {
     for reach in ["http:", "https:", "src=", "href=", "@import", "url("] {
         assert!(!page.contains(reach), "{reach}");
     }
-    // What is open is closed.
+    // Every opened element is closed.
     for tag in [
         "details", "section", "svg", "table", "ul", "figure", "pre", "h3",
     ] {

@@ -183,7 +183,7 @@ fn a_line_that_may_be_meant_in_two_ways_is_refused() {
     assert_eq!(world.ok(&["get", "copy", "c", "own"]), "{\"id\":\"own\"}");
 }
 
-/// What export prints of container `c`.
+/// The lines that export prints of container `c`.
 fn exported_lines(world: &World, db: &str) -> String {
     let ran = world.run(&["export", db, "c"]);
     assert_eq!(ran.status, 0, "{}", ran.err);

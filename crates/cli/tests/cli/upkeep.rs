@@ -442,7 +442,7 @@ fn a_database_in_use_is_read_beside_who_writes_it() {
     assert!(beside(&["containers", "db"]).contains('c'));
     assert!(beside(&["stats", "db"]).contains('c'));
     assert!(beside(&["verify", "db"]).contains("faults: 0"));
-    // What is acknowledged is there at once.
+    // An acknowledged write is read at once.
     c.put("k", "w").unwrap();
     assert_eq!(beside(&["get", "db", "c", "k"]).trim(), "w");
     let copied = world.run(&["checkpoint", "db", "copy"]);

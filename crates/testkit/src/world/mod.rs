@@ -209,7 +209,7 @@ pub struct World {
     versions_after: u64,
     /// The items of a bulk load have one version: the places of all but the last, and the place of the last.
     one_version: BTreeMap<u64, u64>,
-    /// What must survive the crash that the next open recovers from.
+    /// The last write that must survive the crash that the next open recovers from.
     survives: u64,
     cut: bool,
 }

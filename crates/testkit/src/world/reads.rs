@@ -1,4 +1,4 @@
-//! What a step reads, now, of a snapshot or by an open iterator, is what the model has.
+//! A read of a step, now, of a snapshot or by an open iterator, shows the items of the model.
 
 use super::*;
 
