@@ -169,11 +169,9 @@ fn memtables_that_share_a_segment_are_flushed_one_after_the_other() {
     let mut next = 0_u32;
     let mut put = |is_full: bool| {
         no_room.store(is_full, Ordering::Relaxed);
-        let done = c.put(next.to_be_bytes(), [b'v'; 1_000]);
-        if done.is_ok() {
-            next += 1;
-        } else {
-            assert!(is_full && done.unwrap_err().is_full());
+        match c.put(next.to_be_bytes(), [b'v'; 1_000]) {
+            Ok(()) => next += 1,
+            Err(error) => assert!(is_full && error.is_full()),
         }
         no_room.store(false, Ordering::Relaxed);
     };
