@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::control::Sim;
 use super::fault::Does;
-use super::world::{FileId, Outcome, Random, SECTOR, Step, World, refused};
+use super::world::{FileId, Outcome, Random, SECTOR, Step, World};
 use crate::base::{Error, Result};
 use crate::env::fs::{Dir, File, Lock, RING_WORD, ReadAt, Ring};
 
