@@ -2,7 +2,7 @@
 //
 // On the forge the links of a page lead where its last lines say. Here links.txt goes before it: of two definitions of a
 // link the first counts, so here they lead to the documentation of the same build, and rustdoc says which lead nowhere.
-// tests/guide.rs holds both to the public surface, and writes them anew.
+// tests/sources/guide.rs holds both to the public surface, and writes them anew.
 
 #![doc = include_str!("../docs/guide/links.txt")]
 #![doc = include_str!("../docs/guide/README.md")]

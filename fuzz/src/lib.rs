@@ -2,7 +2,7 @@
 //!
 //! Each takes any bytes, and panics when the engine breaks a promise: a panic of the engine's own, something read back
 //! that was never written, an error that should not be. The same functions run in two places: under libFuzzer (the
-//! files in fuzz_targets/ name them), and over seeds/ and seeded mutations of it in the crate's tests/fuzz_smoke.rs,
+//! files in fuzz_targets/ name them), and over seeds/ and seeded mutations of it in the crate's tests/damage/fuzz_smoke.rs,
 //! which includes this file as a module.
 
 mod input;

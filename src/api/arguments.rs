@@ -64,6 +64,7 @@ key_bounds!(RangeToInclusive<K>);
 key_bounds!((Bound<K>, Bound<K>));
 
 /// Checks that a key has 1 to 65 535 bytes.
+#[inline]
 pub fn check_key(key: &[u8]) -> Result<()> {
     if key.is_empty() || key.len() > MAX_KEY_LEN {
         return Err(Error::invalid(

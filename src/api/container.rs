@@ -9,7 +9,7 @@ use crate::api::cursor::Cursor;
 use crate::api::read::{Iter, Keys, Reading, reading_methods};
 use crate::api::writing::{Update, Waiting, Writing};
 use crate::base::counters::ContainerStats;
-use crate::base::{AtOnce, DefaultTtl, Now, Result, Ttl, Wait};
+use crate::base::{AtOnce, DefaultTtl, Result, Ttl};
 use crate::data::item::{Item, Value};
 use crate::data::write::Updated;
 use crate::engine::{ContainerState, Handle};

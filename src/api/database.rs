@@ -164,14 +164,15 @@ impl Database {
     ///
     /// For a batch without writes it returns the version of the last write to the database, and the current time.
     pub fn commit(&self, batch: impl Borrow<Batch>) -> Result<Written> {
-        let begun = self.engine.write::<Wait>(batch.borrow().checked()?)?;
-        Ok(begun.written)
+        let (begun, outcomes) = self.engine.write::<Wait>(batch.borrow().checked()?)?;
+        Ok(begun.written().with_outcomes(outcomes))
     }
 
     /// As [`Database::commit`], if nothing is to be waited for. [`AtOnce::WouldWait`]: nothing was written. It would wait for
-    /// a sync, so under [`Durability::Sync`](crate::Durability::Sync), of the database or of the batch, always; for
-    /// conditions, touches and changes of settings, which may have to read files; where writers are slowed down, or a quota
-    /// has little left; where memory or the log is full, until the next [`Database::write`] has made room.
+    /// a sync, so under [`Durability::Sync`](crate::Durability::Sync), of the database or of the batch, always, and for
+    /// changes of settings; for conditions and touches of keys that are not in memory, or that others write at that moment;
+    /// where writers are slowed down, or a quota has little left; where memory or the log is full, until the next
+    /// [`Database::write`] has made room.
     ///
     /// ```
     /// use ebbtide::{AtOnce, Batch, Database};

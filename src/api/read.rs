@@ -37,22 +37,49 @@ impl<'a> Reading<'a> {
         Ok(self.point::<Wait>()?.scan(self.engine, range))
     }
 
-    /// See [`reading_methods`], also for the methods below.
-    #[inline]
-    pub fn get<P: Patience>(&self, key: &[u8]) -> Result<Option<Value>, P::Failure> {
+    #[inline(always)]
+    fn get_by<P: Patience>(&self, key: &[u8]) -> Result<Option<Value>, P::Failure> {
         check_key(key)?;
         Ok(self.point::<P>()?.get(key)?.map(Value::from))
     }
 
-    #[inline]
-    pub fn item<P: Patience>(&self, key: &[u8]) -> Result<Option<Item>, P::Failure> {
+    #[inline(always)]
+    fn item_by<P: Patience>(&self, key: &[u8]) -> Result<Option<Item>, P::Failure> {
         check_key(key)?;
         self.point::<P>()?.item(key)
     }
 
-    pub fn contains<P: Patience>(&self, key: &[u8]) -> Result<bool, P::Failure> {
+    #[inline(always)]
+    fn contains_by<P: Patience>(&self, key: &[u8]) -> Result<bool, P::Failure> {
         check_key(key)?;
         self.point::<P>()?.contains(key)
+    }
+
+    /// See [`reading_methods`], also for the methods below. They are not generic: what is generic is compiled with the
+    /// caller's crate, where functions of this one are not inlined.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.get_by::<Wait>(key)
+    }
+
+    pub fn try_get(&self, key: &[u8]) -> Attempt<Option<Value>> {
+        self.get_by::<Now>(key)
+    }
+
+    pub fn item(&self, key: &[u8]) -> Result<Option<Item>> {
+        self.item_by::<Wait>(key)
+    }
+
+    pub fn try_item(&self, key: &[u8]) -> Attempt<Option<Item>> {
+        self.item_by::<Now>(key)
+    }
+
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        self.contains_by::<Wait>(key)
+    }
+
+    #[cfg(feature = "tokio")]
+    pub fn try_contains(&self, key: &[u8]) -> Attempt<bool> {
+        self.contains_by::<Now>(key)
     }
 
     pub fn range(&self, range: KeyRange) -> Iter {
@@ -85,9 +112,7 @@ impl<'a> Reading<'a> {
     ) -> Attempt<Vec<Option<Value>>> {
         let keys: Vec<K> = keys.into_iter().collect();
         keys.iter().try_for_each(|key| check_key(key.as_ref()))?;
-        keys.iter()
-            .map(|key| self.get::<Now>(key.as_ref()))
-            .collect()
+        keys.iter().map(|key| self.try_get(key.as_ref())).collect()
     }
 
     pub fn for_each<B>(
@@ -163,7 +188,7 @@ impl<'a> Reading<'a> {
             let Some(chosen) = chosen else {
                 return Ok(None);
             };
-            if let Some(item) = self.item::<Wait>(&chosen)? {
+            if let Some(item) = self.item(&chosen)? {
                 return Ok(Some(item));
             }
         }
@@ -198,7 +223,7 @@ macro_rules! reading_methods {
             /// # Ok::<(), Box<dyn std::error::Error>>(())
             /// ```
             pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-                self.reading().get::<Wait>(key.as_ref())
+                self.reading().get(key.as_ref())
             }
 
             /// A live item: value, version, times.
@@ -217,7 +242,7 @@ macro_rules! reading_methods {
             /// # Ok::<(), Box<dyn std::error::Error>>(())
             /// ```
             pub fn item(&self, key: impl AsRef<[u8]>) -> Result<Option<Item>> {
-                self.reading().item::<Wait>(key.as_ref())
+                self.reading().item(key.as_ref())
             }
 
             /// As [`Self::get`], if nothing is to be waited for: it never reads from a device and takes no lock that is held for
@@ -234,7 +259,7 @@ macro_rules! reading_methods {
             /// As of [`Self::get`].
             #[inline]
             pub fn try_get(&self, key: impl AsRef<[u8]>) -> Result<AtOnce<Option<Value>>> {
-                AtOnce::of(self.reading().get::<Now>(key.as_ref()))
+                AtOnce::of(self.reading().try_get(key.as_ref()))
             }
 
             /// As [`Self::item`], if nothing is to be waited for: see [`Self::try_get`].
@@ -242,7 +267,7 @@ macro_rules! reading_methods {
             /// # Errors
             /// As of [`Self::item`].
             pub fn try_item(&self, key: impl AsRef<[u8]>) -> Result<AtOnce<Option<Item>>> {
-                AtOnce::of(self.reading().item::<Now>(key.as_ref()))
+                AtOnce::of(self.reading().try_item(key.as_ref()))
             }
 
             /// As [`Self::get_many`], if nothing is to be waited for, for none of the keys: see [`Self::try_get`].
@@ -269,7 +294,7 @@ macro_rules! reading_methods {
 
             /// Whether a live item has the key.
             pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-                self.reading().contains::<Wait>(key.as_ref())
+                self.reading().contains(key.as_ref())
             }
 
             /// All live items, in the order of keys. Sees what was written before the call, or before the snapshot was

@@ -51,7 +51,7 @@ impl Way for Waiting {
 
     #[inline(always)]
     fn note(&self, begun: Begun) -> Written {
-        begun.written
+        begun.written()
     }
 }
 

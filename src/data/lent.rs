@@ -248,7 +248,7 @@ impl Lent {
     }
 
     /// Key and value of an item of this part.
-    #[inline]
+    #[inline(always)]
     fn of_part(&self, part: &Part, index: usize) -> Option<(&[u8], &[u8])> {
         match part.of {
             Stretch::Places(from) => self.at(&self.places[from + index - part.first]),

@@ -136,7 +136,7 @@ impl SettledClock {
     }
 
     /// A time no earlier than [`SettledClock::now`] would return; cheaper.
-    #[inline]
+    #[inline(always)]
     pub fn at_most(&self) -> Timestamp {
         match self.clock.wall_at_most() {
             Some(wall) => Timestamp(wall.max(self.settled.load(Ordering::Acquire))),

@@ -150,15 +150,28 @@ impl Dir for DiskDir {
     }
 }
 
-/// The operating system releases the locks when the files are closed, also for a killed process.
+/// The operating system releases the locks when the files are closed, also for a killed process. A process that was forked
+/// has them open, too, until it executes its program: so they are released by name, by the process that took them.
 struct DiskLock {
     /// `None`: the system cannot lock folders.
-    _folder: Option<fs::File>,
+    folder: Option<fs::File>,
     /// `None`: it is missing, and the lock is shared.
-    _file: Option<fs::File>,
+    file: Option<fs::File>,
+    process: u32,
 }
 
 impl Lock for DiskLock {}
+
+impl Drop for DiskLock {
+    fn drop(&mut self) {
+        if std::process::id() == self.process {
+            for file in [&self.file, &self.folder].into_iter().flatten() {
+                // Closing it releases what this did not.
+                let _ = file.unlock();
+            }
+        }
+    }
+}
 
 fn try_lock(file: &fs::File, kind: LockKind) -> std::result::Result<(), TryLockError> {
     match kind {
@@ -413,8 +426,9 @@ impl Fs for Disk {
         let tried = file.as_ref().map_or(Ok(()), |file| try_lock(file, kind));
         tried.map_err(refused)?;
         Ok(Box::new(DiskLock {
-            _folder: folder,
-            _file: file,
+            folder,
+            file,
+            process: std::process::id(),
         }))
     }
 

@@ -38,6 +38,7 @@ const KEYS_PER_BLOCK: usize = 16;
 struct Block([AtomicU64; 4]);
 
 impl Block {
+    #[inline]
     fn bits(hash: u64) -> [u64; 4] {
         [0, 6, 12, 18].map(|shift| 1 << (hash >> shift & 63))
     }
@@ -99,6 +100,7 @@ impl Filter {
 
     /// Adds a key that was not added before. Called by one thread at a time. `expected` estimates how many more will come;
     /// it is called when the filter grows.
+    #[inline(always)]
     pub fn add(&self, hash: u64, expected: impl FnOnce() -> usize) {
         let last = self.stages().last();
         if self.admits_all.load(Ordering::Relaxed) {
@@ -152,6 +154,7 @@ impl Filter {
     }
 
     /// Memory it takes.
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }

@@ -123,6 +123,7 @@ impl RangeDeletes {
     }
 
     /// The approximate memory they take, in bytes; never falls.
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }

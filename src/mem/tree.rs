@@ -60,6 +60,7 @@ impl fmt::Debug for Tree {
 
 impl Tree {
     /// Memory it takes.
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.arena.bytes()
     }

@@ -9,7 +9,7 @@ use crate::api::arguments::{KeyBounds, prefix_range};
 use crate::api::container::Container;
 use crate::api::expirations::ExpiryCursor;
 use crate::api::writing::Update;
-use crate::base::{Attempt, DefaultTtl, Now, Result, Ttl};
+use crate::base::{Attempt, DefaultTtl, Result, Ttl};
 use crate::data::item::{Item, Value};
 use crate::data::version::Version;
 use crate::data::write::{Updated, Written};

@@ -145,7 +145,7 @@ impl AsyncDatabase {
         self.pooled(Lane::Write, |db| db.drop_container(name)).await
     }
 
-    /// As [`Database::write`]. A batch without conditions is begun inline.
+    /// As [`Database::write`]. A batch is begun inline, unless it changes settings or a condition needs a file.
     pub async fn write(&self, batch: Batch) -> Result<()> {
         self.commit(batch).await.map(drop)
     }
@@ -154,7 +154,8 @@ impl AsyncDatabase {
     pub async fn commit(&self, batch: Batch) -> Result<Written> {
         let at_once = |way: &Begin, batch: &mut Batch| {
             let engine = self.shared.db().engine();
-            Ok(way.note(engine.write::<Now>(batch.checked()?)?))
+            let (begun, outcomes) = engine.write::<Now>(batch.checked()?)?;
+            Ok(way.note(begun).with_outcomes(outcomes))
         };
         let later = |batch| {
             let db = self.shared.db().clone();

@@ -45,7 +45,7 @@
 //! | --- | --- | --- |
 //! | get, item, contains, get_many | the newest version is in a memtable, or its block is in the cache, or its pages are mapped and the system has them in memory; or filters say that there is none | a file has to be read, settings are being changed, or a write that is in progress has to be waited for |
 //! | put, delete, delete_range, batches without conditions | nothing holds writers up: no stall, no full memtable or log segment, and the commit lock is free, or will be in about a microsecond | else |
-//! | create, replace, touch, expire, take, update, `Ttl::Keep` | both | else |
+//! | create, replace, touch, expire, take, update, `Ttl::Keep`, batches with conditions | both | else |
 //! | the sync of a write under `Durability::Sync`, [`AsyncDatabase::sync`] | the write is begun inline; a thread of the database then syncs for all tasks that wait, as [`Database::sync_then`](crate::Database::sync_then) does | never |
 //! | ranges, changes, expirations, count, first, last | | a chunk at a time, or the whole call |
 //! | containers, settings, bulk loads, flush, compact, checkpoint, verify | | always |

@@ -38,7 +38,7 @@ macro_rules! async_reading_methods {
             /// The value of a live item.
             pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
                 let of = &self.of;
-                let at_once = |key: &mut _| of.reading().get::<Now>(AsRef::as_ref(key));
+                let at_once = |key: &mut _| of.reading().try_get(AsRef::as_ref(key));
                 let later = |key| {
                     let (of, key) = (of.clone(), bytes(key));
                     move || of.get(key)
@@ -49,7 +49,7 @@ macro_rules! async_reading_methods {
             /// A live item with all that is known of it.
             pub async fn item(&self, key: impl AsRef<[u8]>) -> Result<Option<Item>> {
                 let of = &self.of;
-                let at_once = |key: &mut _| of.reading().item::<Now>(AsRef::as_ref(key));
+                let at_once = |key: &mut _| of.reading().try_item(AsRef::as_ref(key));
                 let later = |key| {
                     let (of, key) = (of.clone(), bytes(key));
                     move || of.item(key)
@@ -60,7 +60,7 @@ macro_rules! async_reading_methods {
             /// Whether a live item has the key.
             pub async fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
                 let of = &self.of;
-                let at_once = |key: &mut _| of.reading().contains::<Now>(AsRef::as_ref(key));
+                let at_once = |key: &mut _| of.reading().try_contains(AsRef::as_ref(key));
                 let later = |key| {
                     let (of, key) = (of.clone(), bytes(key));
                     move || of.contains(key)

@@ -25,6 +25,6 @@ impl Way for &Begin {
 
     fn note(&self, begun: Begun) -> Written {
         self.awaits_sync.set(begun.awaits_sync);
-        begun.written
+        begun.written()
     }
 }

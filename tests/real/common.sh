@@ -27,10 +27,12 @@ number() {
     [[ "$1" =~ ^[0-9]+$ ]] || fail "$1 is not a number"
 }
 
-# Builds what is asked for, by the profile PROFILE (release), and says where the programs are.
+# Builds what is asked for, by the profile PROFILE (release), and says where the programs are. BUILD has arguments of cargo
+# that build it, too, where that has been done by these already.
 build() {
-    local profile="${PROFILE:-release}" out
-    cargo build --quiet --profile "$profile" --manifest-path "$root/Cargo.toml" "$@"
+    local profile="${PROFILE:-release}" arguments=("$@") out
+    [ -z "${BUILD:-}" ] || read -ra arguments <<<"$BUILD"
+    cargo build --quiet --profile "$profile" --manifest-path "$root/Cargo.toml" "${arguments[@]}"
     out="${CARGO_TARGET_DIR:-$root/target}/${profile/dev/debug}"
     oracle="$out/examples/oracle"
     keys="$out/examples/keys"

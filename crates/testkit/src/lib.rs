@@ -33,6 +33,16 @@ pub fn env(name: &str, default: u64) -> u64 {
     }
 }
 
+/// A folder for files of which nothing but their bytes matters: in memory, where that has room, for there no sync takes time.
+pub fn scratch() -> tempfile::TempDir {
+    const MEMORY: &str = "/dev/shm";
+    let has_room = |known: &rustix::fs::StatVfs| known.f_bavail * known.f_frsize > 1 << 30;
+    match rustix::fs::statvfs(MEMORY) {
+        Ok(known) if has_room(&known) => tempfile::tempdir_in(MEMORY).expect("a folder"),
+        _ => tempfile::tempdir().expect("a folder"),
+    }
+}
+
 /// The message of a panic.
 pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {

@@ -1,11 +1,41 @@
-//! Resources of this process, as Linux counts them; zero on other systems.
+//! Resources of this process, as Linux counts them, zero on other systems; and this program again, for one test alone.
 
 use std::fmt;
 use std::fs;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+
+/// The name of a test of this program, whose module is at `module_path!()`.
+pub fn test_name(module: &str, function: &str) -> String {
+    match module.split_once("::") {
+        Some((_, module)) => format!("{module}::{function}"),
+        None => function.to_owned(),
+    }
+}
+
+/// This program again, for one of its tests, which shows what it prints.
+pub fn alone(module: &str, function: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let name = test_name(module, function);
+    command.args(["--exact", &name, "--nocapture", "--test-threads=1", "-q"]);
+    command
+}
+
+/// Whether this is a process for one test alone; if not, the test has run in one, and what it printed is printed.
+pub fn is_alone(module: &str, function: &str) -> bool {
+    const ALONE: &str = "EBBTIDE_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let done = alone(module, function).env(ALONE, "1").output().unwrap();
+    println!("{}", String::from_utf8_lossy(&done.stdout));
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    false
+}
 
 /// Resident memory, in bytes. The system reclaims file pages whenever it needs them; anonymous memory stays.
 #[derive(Clone, Copy, Default)]

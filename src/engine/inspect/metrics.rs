@@ -1,5 +1,5 @@
 //! Figures of a database for the recorder of the crate `metrics`, computed when they are published: no operation counts
-//! anything for them. docs/metrics.md lists them for users; tests/metrics.rs compares.
+//! anything for them. docs/metrics.md lists them for users; tests/told/metrics.rs compares.
 //!
 //! Whatever was published once is published again, 0 where there is none any more: a recorder keeps the last value of all it
 //! has seen.

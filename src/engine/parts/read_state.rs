@@ -40,7 +40,7 @@ impl Flushable {
 
     /// The bytes it has grown by since the last call. The caller holds the commit lock and adds them to the engine's
     /// totals.
-    #[inline]
+    #[inline(always)]
     pub fn count_growth(&self) -> usize {
         let (bytes, before) = (self.memtable.bytes(), self.counted());
         self.counted.store(bytes, Ordering::Relaxed);
@@ -48,6 +48,7 @@ impl Flushable {
     }
 
     /// Its bytes in the engine's totals.
+    #[inline]
     pub fn counted(&self) -> usize {
         self.counted.load(Ordering::Relaxed)
     }
@@ -106,6 +107,7 @@ pub struct ReadState {
 
 impl ReadState {
     /// The memtables, newest first.
+    #[inline]
     pub fn flushables(&self) -> impl DoubleEndedIterator<Item = &Arc<Flushable>> {
         std::iter::once(&self.active).chain(&self.sealed)
     }

@@ -94,7 +94,14 @@ impl SettingsCell {
     /// Whether they are of a write above this sequence number. Asked after they were loaded.
     #[inline]
     pub(in crate::engine) fn are_newer_than(&self, seq: Seq) -> bool {
-        self.changed.load(Ordering::Acquire) > seq.0
+        self.changed() > seq
+    }
+
+    /// The last sequence number of the write that changed them. A change that was begun and not made does not move it: as
+    /// long as it stays what it was before and after the settings were loaded, nothing has changed them.
+    #[inline]
+    pub(in crate::engine) fn changed(&self) -> Seq {
+        Seq(self.changed.load(Ordering::Acquire))
     }
 
     /// As long as this stays what it was before the settings were loaded, they are those in force.

@@ -14,7 +14,7 @@ use crate::engine::parts::passes::Passes;
 use crate::engine::parts::read_state::{Flushable, ReadState};
 use crate::engine::parts::read_states::{Missing, ReadStates};
 use crate::engine::parts::settings_cell::{Changing, SettingsCell};
-use crate::expiry::{Commands, Settings, SettingsChange};
+use crate::expiry::{Commands, ExpiryView, Settings, SettingsChange};
 use crate::mem::Pool;
 
 /// A container.
@@ -223,15 +223,21 @@ impl ContainerState {
         self.settings.load_whole()
     }
 
-    /// The settings, and the version by which to tell whether they stay so.
-    pub(in crate::engine) fn settings_by_version(&self) -> (u64, Settings) {
+    /// The settings, and the write that changed them last.
+    pub(in crate::engine) fn settings_and_seq(&self) -> (Seq, Settings) {
         loop {
-            let version = self.settings_version();
+            let seq = self.settings_seq();
             let settings = self.settings();
-            if version.is_multiple_of(2) && version == self.settings_version() {
-                return (version, settings);
+            if seq == self.settings_seq() {
+                return (seq, settings);
             }
         }
+    }
+
+    /// See [`SettingsCell::changed`].
+    #[inline]
+    pub(in crate::engine) fn settings_seq(&self) -> Seq {
+        self.settings.changed()
     }
 
     /// See [`SettingsCell::version`]. As long as it stays the same, the container is not dropped either.
@@ -250,6 +256,19 @@ impl ContainerState {
         }
         P::would_wait()?;
         Ok(self.settings())
+    }
+
+    /// The same as a view of this moment.
+    #[inline(always)]
+    pub(in crate::engine) fn view_for<P: Patience>(
+        &self,
+        now: Timestamp,
+    ) -> Result<ExpiryView, P::Failure> {
+        if P::WAITS {
+            return Ok(ExpiryView::at(now, || self.settings()));
+        }
+        let settings = self.settings_for::<P>()?;
+        Ok(ExpiryView::at(now, || settings))
     }
 
     /// After the settings were read: whether they are of a change that a reader at this sequence number does not see.

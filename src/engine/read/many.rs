@@ -105,6 +105,11 @@ impl ReadPoint<'_, Wait> {
         Ok(values)
     }
 
+    #[cold]
+    fn get_anew(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        self.renewed()?.get(key)
+    }
+
     fn get_group<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut Vec<Option<Bytes>>) -> Result<()> {
         let (read_state, max) = self.seen();
         let mut wanted: Vec<_> = keys
@@ -116,17 +121,17 @@ impl ReadPoint<'_, Wait> {
             })
             .collect();
         newest_of(read_state, &mut wanted, max)?;
-        let glance = self.glance()?;
+        let view = self.view()?;
         for Wanted { key, hit, .. } in wanted {
             let Some(hit) = hit else {
                 self.pass_switch()?;
                 values.push(None);
                 continue;
             };
-            values.push(match glance.is_live(&hit.header()) {
+            values.push(match self.is_live(&hit.header(), &view) {
                 Some(true) => Some(hit.value::<Wait>()?),
                 Some(false) => None,
-                None => self.renewed()?.get(key)?,
+                None => self.get_anew(key)?,
             });
         }
         Ok(())

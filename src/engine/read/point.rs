@@ -77,29 +77,6 @@ pub struct ReadPoint<'a, P> {
     patience: PhantomData<P>,
 }
 
-/// One look at clock and settings, by which versions that were found are judged.
-pub(super) struct Glance {
-    view: ExpiryView,
-    /// A version that is live by the view is an answer.
-    is_live_certain: bool,
-    /// So is one that is dead.
-    is_dead_certain: bool,
-}
-
-impl Glance {
-    /// Whether a version is live; `None` if that is not known.
-    #[inline(always)]
-    pub(super) fn is_live(&self, header: &Header) -> Option<bool> {
-        if !self.view.dead(header) && self.is_live_certain {
-            return Some(true);
-        }
-        match self.is_dead_certain || header.is_tombstone() {
-            true => Some(false),
-            false => None,
-        }
-    }
-}
-
 /// Where the newest version of a key is.
 pub(in crate::engine) enum Hit<'a> {
     /// In a memtable.
@@ -282,6 +259,7 @@ impl<'a, P: Patience> ReadPoint<'a, P> {
         newest::<P>(&self.read_state, key, self.seq)
     }
 
+    #[inline(always)]
     fn read<T>(
         &mut self,
         key: &[u8],
@@ -294,9 +272,9 @@ impl<'a, P: Patience> ReadPoint<'a, P> {
             };
             let header = hit.header();
             // Read last: an absent key needs no time, and a later reading is as right.
-            let glance = self.glance()?;
-            match glance.is_live(&header) {
-                Some(true) => return take(hit, &glance.view).map(Some),
+            let view = self.view()?;
+            match self.is_live(&header, &view) {
+                Some(true) => return take(hit, &view).map(Some),
                 Some(false) => return Ok(None),
                 None => {}
             }
@@ -313,24 +291,31 @@ impl<'a, P: Patience> ReadPoint<'a, P> {
         }
     }
 
-    /// Looks at clock and settings, after it was looked for versions.
+    /// Clock and settings; to be read after versions were looked for.
     #[inline(always)]
-    pub(super) fn glance(&self) -> Result<Glance, P::Failure> {
-        if let Moment::At(views) = self.moment {
-            return Ok(Glance {
-                view: views.now.clone(),
-                is_live_certain: true,
-                is_dead_certain: true,
-            });
+    pub(super) fn view(&self) -> Result<ExpiryView, P::Failure> {
+        match self.moment {
+            Moment::Clock => self.state.view_for::<P>(self.engine.clock.at_most()),
+            Moment::At(views) => Ok(views.now.clone()),
         }
-        let now = self.engine.clock.at_most();
-        let settings = self.state.settings_for::<P>()?;
+    }
+
+    /// Whether a version is live by the view that was taken after it was found; `None` if that is not known.
+    #[inline(always)]
+    pub(super) fn is_live(&self, header: &Header, view: &ExpiryView) -> Option<bool> {
+        let is_chosen = matches!(self.moment, Moment::At(_));
+        let is_dead = view.dead(header);
+        if !is_dead && (is_chosen || self.is_certain()) {
+            return Some(true);
+        }
+        (is_chosen || header.is_tombstone()).then_some(false)
+    }
+
+    /// Whether a version that is live by the clock is live for sure.
+    #[inline(always)]
+    fn is_certain(&self) -> bool {
         let is_of_its_time = self.pin.is_some() || !self.state.may_be_newer_than(self.seq);
-        Ok(Glance {
-            view: ExpiryView::at(now, || settings),
-            is_live_certain: is_of_its_time && self.engine.clock.leads() == 0,
-            is_dead_certain: false,
-        })
+        is_of_its_time && self.engine.clock.leads() == 0
     }
 
     /// The view by which to judge a version that was found. None: it may no longer have been the newest of its key when it
@@ -370,16 +355,19 @@ impl<'a, P: Patience> ReadPoint<'a, P> {
     }
 
     /// The value of a live item.
+    #[inline(always)]
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, P::Failure> {
         self.read(key, |hit, _| hit.value::<P>())
     }
 
     /// Whether a live item has the key.
+    #[inline(always)]
     pub fn contains(&mut self, key: &[u8]) -> Result<bool, P::Failure> {
         Ok(self.read(key, |_, _| Ok(()))?.is_some())
     }
 
     /// A live item.
+    #[inline(always)]
     pub fn item(&mut self, key: &[u8]) -> Result<Option<Item>, P::Failure> {
         let (engine, moment) = (self.engine, self.moment);
         self.read(key, |hit, view| {

@@ -11,6 +11,8 @@
 //! where it would wait                                           what is asked instead
 //! writers are slowed down                                       is there no reason to?
 //! a quota, and live bytes are estimated                         is there slack?
+//! a condition, and its key is read                              is it in memory?
+//! a change of settings, which is synced                         is there none?
 //! the commit lock                                               is it free soon?
 //! the log's segment or ring is full                             does the frame fit?
 //! the active memtables are full, and are sealed with a commit   are they not?
@@ -30,7 +32,7 @@ use crate::base::sync::MutexGuard;
 use crate::base::{Attempt, Error, Now, Patience, Result, Seq, Timestamp, Wait};
 use crate::data::batch::{KeyRange, Op};
 use crate::data::relogged::Relogged;
-use crate::data::write::Written;
+use crate::data::write::{Outcome, Written};
 use crate::engine::Engine;
 use crate::engine::options::Durability;
 use crate::engine::parts::commit_log::CommitState;
@@ -68,13 +70,23 @@ impl Stamped<'_> {
 
 /// A write that is in the log and in memory, and will be done whatever becomes of its caller.
 #[must_use]
+#[derive(Clone, Copy)]
 pub struct Begun {
-    /// What it is.
-    pub written: Written,
+    /// The sequence number of its last operation.
+    last: Seq,
+    written_at: Timestamp,
     /// It is not acknowledged, and perhaps not seen, before the log is synced: its caller did not wait for that.
     // Only tasks wait for it by themselves.
     #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
     pub awaits_sync: bool,
+}
+
+impl Begun {
+    /// What it is.
+    #[inline]
+    pub fn written(self) -> Written {
+        Written::new(self.last, self.written_at)
+    }
 }
 
 /// Writes that are in the log and in memtables.
@@ -104,8 +116,22 @@ impl Engine {
         })
     }
 
-    /// Writes a batch. One with conditions may read files and change settings, so its caller has to wait.
-    pub fn write<P: Patience>(&self, writes: &Writes) -> Result<Begun, P::Failure> {
+    /// Writes a batch. Tells what became of each of its writes, if some may be left out.
+    #[inline(always)]
+    pub fn write<P: Patience>(&self, writes: &Writes) -> Result<(Begun, Vec<Outcome>), P::Failure> {
+        match P::WAITS {
+            true => Ok(self.write_waiting(writes)?),
+            false => self.write_by::<P>(writes),
+        }
+    }
+
+    /// Compiled here; a generic function is compiled with its caller's crate, where those of this one are not inlined.
+    fn write_waiting(&self, writes: &Writes) -> Result<(Begun, Vec<Outcome>)> {
+        self.write_by::<Wait>(writes)
+    }
+
+    #[inline(always)]
+    fn write_by<P: Patience>(&self, writes: &Writes) -> Result<(Begun, Vec<Outcome>), P::Failure> {
         // A batch that only makes or drops containers knows no database.
         let engine = writes.engine();
         if engine.is_some_and(|engine| !std::ptr::eq(Arc::as_ptr(engine), self)) {
@@ -117,23 +143,23 @@ impl Engine {
             self.admit::<P>(state, weight / states.len() as u64)?;
         }
         if !writes.are_plain() {
-            P::would_wait()?;
-            return Ok(self.write_conditional(writes)?);
+            return self.write_conditional::<P>(writes);
         }
         if writes.len() == 0 {
-            return self.write_nothing::<P>(writes);
+            return Ok((self.write_nothing::<P>(writes)?, vec![]));
         }
         let payload = writes.bytes();
         let charge = self.charge_all::<P>(states, payload)?;
         let prepared = self.prepare(writes, payload, writes.len(), weight, charge);
-        self.commit_blind::<P>(&prepared)
+        Ok((self.commit_blind::<P>(&prepared)?, vec![]))
     }
 
     /// The same, where nothing is to be waited for, a sync included.
     pub fn try_write(&self, writes: &Writes) -> Attempt<Written> {
         let is_synced = [self.options.durability, self.durability_of(writes)];
         Now::require(|| !is_synced.contains(&Durability::Sync))?;
-        Ok(self.write::<Now>(writes)?.written)
+        let (begun, outcomes) = self.write::<Now>(writes)?;
+        Ok(begun.written().with_outcomes(outcomes))
     }
 
     /// The result of a batch that writes nothing. With [`Durability::Sync`] every earlier write survives a power cut, as
@@ -151,7 +177,8 @@ impl Engine {
         }
         let (last, now) = (self.commit_log.published(), self.clock.now());
         Ok(Begun {
-            written: Written::new(last, now),
+            last,
+            written_at: now,
             awaits_sync: false,
         })
     }
@@ -207,7 +234,7 @@ impl Engine {
         };
         let (mut stamped, changes) = self.stamp_under(commit, relies_on, begin);
         if let Some(observed) = observed {
-            if let Some(fault) = observed.fault_at(&stamped.moment(), true)? {
+            if let Some(fault) = observed.fault_at(&stamped.moment())? {
                 return Ok(Err(fault));
             }
             if let Some(changes) = changes {
@@ -255,7 +282,8 @@ impl Engine {
             None => {
                 drop(stamped);
                 Begun {
-                    written: Written::new(last, moment.now),
+                    last,
+                    written_at: moment.now,
                     awaits_sync: false,
                 }
             }
@@ -276,14 +304,24 @@ impl Engine {
         if P::WAITS {
             return Ok(self.commit_log.lock_soon_after(|| prefetch(writes)));
         }
-        let Some(mut commit) = self.commit_log.try_lock() else {
-            P::would_wait()?;
-            return Ok(self.commit_log.lock());
-        };
+        let mut commit = self.lock_commit::<P>()?;
         let has_room = commit.active_bytes() < self.options.memtable_bytes
             && commit.appender()?.takes_at_once(writes.payload().len());
         P::require(|| has_room)?;
         Ok(commit)
+    }
+
+    /// Takes the commit lock; whoever must not wait, only if it will be free soon.
+    pub(in crate::engine) fn lock_commit<P: Patience>(
+        &self,
+    ) -> Result<MutexGuard<'_, CommitState>, P::Failure> {
+        if !P::WAITS
+            && let Some(commit) = self.commit_log.try_lock()
+        {
+            return Ok(commit);
+        }
+        P::would_wait()?;
+        Ok(self.commit_log.lock())
     }
 
     /// Under the commit lock: reads the clock. `relies_on` is the version that will be judged by it; `first` is called
@@ -382,7 +420,8 @@ impl Engine {
             self.commit_log.publish(logged.last);
         }
         Ok(Begun {
-            written: Written::new(logged.last, logged.written_at),
+            last: logged.last,
+            written_at: logged.written_at,
             awaits_sync: awaits_sync && !P::WAITS,
         })
     }

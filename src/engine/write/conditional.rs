@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::base::record::Header;
-use crate::base::{ContainerId, Error, Result, Seq, Wait};
+use crate::base::{ContainerId, Error, Patience, Result, Seq};
 use crate::data::batch::{KeyRange, Op, Ops, WriteTtl};
 use crate::data::item::Item;
 use crate::data::new_container::NewContainer;
@@ -117,14 +117,14 @@ struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    fn new(engine: &'a Engine, writes: &'a Writes) -> Result<Plan<'a>> {
+    fn new<P: Patience>(engine: &'a Engine, writes: &'a Writes) -> Result<Plan<'a>, P::Failure> {
         // The sequence number comes before the read states: then they hold every write up to it.
         let mut observed = Observed::new(engine.commit_log.latest());
         let mut read_states = vec![];
         for state in writes.states() {
             read_states.push(state.pin());
-            let (settings_version, views) = engine.views_by_version::<Wait>(state)?;
-            observed.add(state, settings_version, views);
+            let (settings_seq, views) = engine.views_and_seq::<P>(state)?;
+            observed.add(state, settings_seq, views);
         }
         let conditions = writes.conditions().iter();
         let is_changed = |condition: &Condition| !matches!(condition.demand, Demand::Expect(_));
@@ -153,7 +153,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Goes through the batch; fails with the condition that does not hold.
-    fn walk(&mut self) -> Result<Result<(), &'a Condition>> {
+    fn walk<P: Patience>(&mut self) -> Result<Result<(), &'a Condition>, P::Failure> {
         let writes = self.writes;
         let mut conditions = writes.conditions();
         let mut ops = Ops::new(writes.bytes());
@@ -161,7 +161,7 @@ impl<'a> Plan<'a> {
             let own = conditions.partition_point(|condition| condition.before <= at);
             let (of_this, later) = conditions.split_at(own);
             conditions = later;
-            let walked = match self.judge(of_this)? {
+            let walked = match self.judge::<P>(of_this)? {
                 Ok(walked) => walked,
                 Err(failed) => return Ok(Err(failed)),
             };
@@ -260,11 +260,14 @@ impl<'a> Plan<'a> {
     }
 
     /// Judges the conditions before a write.
-    fn judge(&mut self, conditions: &'a [Condition]) -> Result<Result<Walked<'a>, &'a Condition>> {
+    fn judge<P: Patience>(
+        &mut self,
+        conditions: &'a [Condition],
+    ) -> Result<Result<Walked<'a>, &'a Condition>, P::Failure> {
         let (mut ttl, mut value) = (None, None);
         for condition in conditions {
             self.check_dropped(self.writes.states()[condition.container].id())?;
-            let found = self.find(condition.container, &condition.key)?;
+            let found = self.find::<P>(condition.container, &condition.key)?;
             if !found.meets(condition.demand) {
                 return Ok(match condition.on_miss {
                     OnMiss::Skip => Ok(Walked::Skipped),
@@ -374,7 +377,11 @@ impl<'a> Plan<'a> {
     }
 
     /// Finds what a condition asks about.
-    fn find(&mut self, container: usize, key: &'a [u8]) -> Result<Found<'a>> {
+    fn find<P: Patience>(
+        &mut self,
+        container: usize,
+        key: &'a [u8],
+    ) -> Result<Found<'a>, P::Failure> {
         let own = self.own.get(&(container, key));
         let own_place = own.map_or(Seq(0), |own| place_in_order(own.at));
         let ranges = self.ranges.get(&container);
@@ -382,7 +389,7 @@ impl<'a> Plan<'a> {
             return Ok(Found::NOTHING);
         }
         match own {
-            None => self.find_seen(container, key),
+            None => self.find_seen::<P>(container, key),
             Some(Own { put: None, .. }) => Ok(Found::NOTHING),
             Some(&Own {
                 at,
@@ -402,8 +409,12 @@ impl<'a> Plan<'a> {
     }
 
     /// The same of a key that the batch has not written.
-    fn find_seen(&mut self, container: usize, key: &'a [u8]) -> Result<Found<'a>> {
-        let at = self.read(container, key)?;
+    fn find_seen<P: Patience>(
+        &mut self,
+        container: usize,
+        key: &'a [u8],
+    ) -> Result<Found<'a>, P::Failure> {
+        let at = self.read::<P>(container, key)?;
         let Seen { version, item } = &self.seen[at];
         let Some(header) = *version else {
             return Ok(Found::NOTHING);
@@ -421,7 +432,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Reads a key, once for all conditions on it.
-    fn read(&mut self, container: usize, key: &'a [u8]) -> Result<usize> {
+    fn read<P: Patience>(&mut self, container: usize, key: &'a [u8]) -> Result<usize, P::Failure> {
         if let Some(&seen) = self.seen_at.get(&(container, key)) {
             return Ok(seen);
         }
@@ -430,7 +441,7 @@ impl<'a> Plan<'a> {
         let latest = observed.checked();
         let (version, item) = self
             .engine
-            .newest_checked::<Wait>(read_state, key, latest, view)?;
+            .newest_checked::<P>(read_state, key, latest, view)?;
         observed.note(container, Cow::Borrowed(key), version.as_ref());
         let at = self.seen.len();
         self.seen_at.insert((container, key), at);
@@ -465,61 +476,67 @@ fn place_in_order(at: usize) -> Seq {
 }
 
 impl Engine {
-    /// Writes a batch with conditions, or one that changes settings.
-    pub(in crate::engine) fn write_conditional(&self, writes: &Writes) -> Result<Begun> {
+    /// Writes a batch with conditions, or one that changes settings, which waits for its sync.
+    pub(in crate::engine) fn write_conditional<P: Patience>(
+        &self,
+        writes: &Writes,
+    ) -> Result<(Begun, Vec<Outcome>), P::Failure> {
+        P::require(|| !writes.change_state())?;
         loop {
-            if let Some(begun) = self.try_conditional(writes)? {
-                return Ok(begun);
+            if let Some(done) = self.try_conditional::<P>(writes)? {
+                return Ok(done);
             }
+            P::would_wait()?;
         }
     }
 
     /// None: something it relies on has changed meanwhile.
-    fn try_conditional(&self, writes: &Writes) -> Result<Option<Begun>> {
-        let mut plan = Plan::new(self, writes)?;
-        let walked = plan.walk()?;
+    fn try_conditional<P: Patience>(
+        &self,
+        writes: &Writes,
+    ) -> Result<Option<(Begun, Vec<Outcome>)>, P::Failure> {
+        let mut plan = Plan::new::<P>(self, writes)?;
+        let walked = plan.walk::<P>()?;
         if plan.observed.ends_unseen(self.commit_log.published()) {
+            P::would_wait()?;
             self.make_visible(plan.observed.checked())?;
             return Ok(None);
         }
         if let Err(failed) = walked {
             let observed = plan.observed.only(failed.container, &failed.key);
-            if !self.is_still::<Wait>(&observed)? {
+            if !self.is_still::<P>(&observed)? {
                 return Ok(None);
             }
             let name = writes.states()[failed.container].name();
-            return Err(Error::Conflict {
+            let conflict = Error::Conflict {
                 container: name.to_owned(),
                 key: failed.key.to_vec(),
-            });
+            };
+            return Err(conflict.into());
         }
-        let Some(mut begun) = self.commit_plan(&mut plan)? else {
-            return Ok(None);
-        };
-        begun.written = begun.written.with_outcomes(plan.outcomes);
-        Ok(Some(begun))
+        let begun = self.commit_plan::<P>(&mut plan)?;
+        Ok(begun.map(|begun| (begun, plan.outcomes)))
     }
 
-    fn commit_plan(&self, plan: &mut Plan<'_>) -> Result<Option<Begun>> {
+    fn commit_plan<P: Patience>(&self, plan: &mut Plan<'_>) -> Result<Option<Begun>, P::Failure> {
         let (writes, observed) = (plan.writes, &mut plan.observed);
         if plan.len == 0 {
             // It writes nothing; the versions it read must be visible to others before it returns.
+            P::require(|| self.commit_log.published() >= observed.checked())?;
             self.make_visible(observed.checked())?;
-            let commit = self.commit_log.lock();
+            let commit = self.lock_commit::<P>()?;
             let (stamped, ()) = self.stamp_under(commit, observed.relies_on(), || ());
-            let fault = observed.fault_at(&stamped.moment(), false)?;
+            let fault = observed.fault_at(&stamped.moment())?;
             let is_so = fault.is_none() && !observed.has_other_names(&self.containers);
             drop(stamped);
-            return is_so
-                .then(|| self.write_nothing::<Wait>(writes))
-                .transpose();
+            return is_so.then(|| self.write_nothing::<P>(writes)).transpose();
         }
         let payload = plan.payload.as_deref().unwrap_or(writes.bytes());
-        let charge = self.charge_all::<Wait>(writes.states(), payload)?;
+        let charge = self.charge_all::<P>(writes.states(), payload)?;
         let prepared = self.prepare(writes, payload, plan.len, weight_of(payload), charge);
         if observed.changes_state {
             self.commit_log.sync_ahead()?;
         }
-        Ok(self.commit_over::<Wait>(&prepared, observed)?.ok())
+        Ok(self.commit_over::<P>(&prepared, observed)?.ok())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Result, Wait};
 use crate::data::batch::Op;
 use crate::data::write::OnMiss;
 use crate::engine::Engine;
@@ -45,7 +45,7 @@ impl Engine {
         self.check_writable()?;
         let mut writes = Writes::default();
         writes.add(state, op)?;
-        self.write_conditional(&writes).map(drop)
+        self.write_conditional::<Wait>(&writes).map(drop)
     }
 
     /// Makes or drops a container; false: it is there, or is not.
@@ -53,8 +53,8 @@ impl Engine {
         let mut writes = Writes::default();
         add(&mut writes)?;
         self.check_writable()?;
-        let begun = self.write_conditional(&writes)?;
-        Ok(begun.written.outcomes().iter().all(|done| done.is_done()))
+        let (_, outcomes) = self.write_conditional::<Wait>(&writes)?;
+        Ok(outcomes.iter().all(|done| done.is_done()))
     }
 
     /// Opens a container, or creates it.

@@ -50,8 +50,8 @@ pub(in crate::engine) struct ObservedContainer<'a> {
     pub state: Arc<ContainerState>,
     /// By what it was judged.
     pub views: ExpiryViews,
-    /// As long as the container has this, these are its settings.
-    settings_version: u64,
+    /// The write that had changed its settings last.
+    settings_seq: Seq,
     /// The version that was found; none where nothing was.
     keys: BTreeMap<Cow<'a, [u8]>, Option<Seq>>,
     /// Of each scan, the parts of its range that were consumed.
@@ -147,18 +147,18 @@ impl<'a> Observed<'a> {
         self.checked
     }
 
-    /// One more container, which is judged by `views`; its place. `settings_version` was read before the settings.
+    /// One more container, which is judged by `views`, whose settings are of the write `settings_seq`; its place.
     pub fn add(
         &mut self,
         state: &Arc<ContainerState>,
-        settings_version: u64,
+        settings_seq: Seq,
         views: ExpiryViews,
     ) -> usize {
         self.now = self.now.max(views.now.now);
         self.containers.push(ObservedContainer {
             state: state.clone(),
             views,
-            settings_version,
+            settings_seq,
             keys: BTreeMap::new(),
             ranges: vec![],
             first_end: None,
@@ -248,17 +248,16 @@ impl<'a> Observed<'a> {
         Ok(None)
     }
 
-    /// Why not all of it is so at this moment. Under the commit lock that is the moment of the write, whose own changes of
-    /// settings have begun by then.
-    pub fn fault_at(&self, moment: &Moment, have_begun: bool) -> Result<Option<Fault>> {
+    /// Why not all of it is so at this moment, which is under the commit lock that of the write. Elsewhere the settings
+    /// were loaded at the moment or after it: then what has changed them before it is seen.
+    pub fn fault_at(&self, moment: &Moment) -> Result<Option<Fault>> {
         for (container, of) in self.containers.iter().enumerate() {
             of.state.check()?;
             let changed = |key: &[u8]| {
                 let key = key.to_vec();
                 Ok(Some(Fault::Changed(Changed { container, key })))
             };
-            let begun = have_begun && self.changes_of(container).next().is_some();
-            if moment.now < self.now || !of.has_its_settings(u64::from(begun)) {
+            if moment.now < self.now || !of.has_its_settings() {
                 return changed(of.some_key());
             }
             if let Some((_, key)) = of.first_end.as_ref().filter(|(end, _)| *end <= moment.now) {
@@ -328,9 +327,9 @@ impl<'a> Observed<'a> {
 }
 
 impl ObservedContainer<'_> {
-    /// Its settings are those by which it was judged, but for so many changes that the write itself has begun.
-    pub fn has_its_settings(&self, begun: u64) -> bool {
-        self.state.settings_version() == self.settings_version + begun
+    /// No write has changed the settings by which it was judged. A change under way, of the write itself too, has not yet.
+    pub fn has_its_settings(&self) -> bool {
+        self.state.settings_seq() == self.settings_seq
     }
 
     /// The versions that were found at keys.

@@ -100,18 +100,16 @@ impl ReadSet {
         key: &[u8],
     ) -> Result<usize> {
         self.check(engine, state)?;
+        // This waits for a change under way.
+        let (seq, settings) = state.settings_and_seq();
         let mut touched = self.observed.containers.iter();
-        let place = match touched.position(|touched| Arc::ptr_eq(&touched.state, state)) {
-            Some(place) => place,
-            None => {
-                let (version, settings) = state.settings_by_version();
-                let views = ExpiryViews::at(self.now, self.settled, || settings);
-                self.observed.add(state, version, views)
-            }
-        };
-        let has_its_settings = self.observed.containers[place].has_its_settings(0);
-        // The settings are asked for first.
-        if !has_its_settings || state.may_be_newer_than(self.pin.seq()) {
+        let place = touched.position(|touched| Arc::ptr_eq(&touched.state, state));
+        let place = place.unwrap_or_else(|| {
+            let views = ExpiryViews::at(self.now, self.settled, || settings);
+            self.observed.add(state, seq, views)
+        });
+        let has_its_settings = self.observed.containers[place].has_its_settings();
+        if !has_its_settings || seq > self.pin.seq() {
             return Err(self.conflict_over(place, key));
         }
         Ok(place)
@@ -221,7 +219,7 @@ impl Engine {
         let charge = self.charge_all::<Wait>(states, writes.bytes())?;
         let prepared = self.prepare(writes, writes.bytes(), writes.len(), weight, charge);
         match self.commit_over::<Wait>(&prepared, &mut read_set.observed)? {
-            Ok(begun) => Ok(begun.written),
+            Ok(begun) => Ok(begun.written()),
             Err(changed) => Err(read_set.conflict_over(changed.container, &changed.key)),
         }
     }

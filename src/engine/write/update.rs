@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::base::record::Header;
-use crate::base::{Patience, Result};
+use crate::base::{Patience, Result, Seq, Wait};
 use crate::data::batch::{Op, WriteTtl};
 use crate::data::item::Item;
 use crate::engine::Engine;
@@ -24,6 +24,9 @@ pub enum UpdateAction {
     /// It is deleted; where no live item is, this is the same as nothing.
     Delete,
 }
+
+/// Chooses what to do with the item that was read.
+type Decide<'a> = &'a mut dyn FnMut(Option<Item>) -> UpdateAction;
 
 impl UpdateAction {
     /// The write that it is to a key with this live version, if it is one.
@@ -51,11 +54,35 @@ impl Engine {
     /// Reads a key, lets `decide` choose what to do with it, and does that, unless meanwhile the key was written, or
     /// died or came back by the clock: then it starts over. Also when there is nothing to do, it checks that the key is
     /// unchanged. None: the item was not changed.
+    #[inline(always)]
     pub fn update<P: Patience>(
         &self,
         state: &Arc<ContainerState>,
         key: &[u8],
-        decide: &mut dyn FnMut(Option<Item>) -> UpdateAction,
+        decide: Decide<'_>,
+    ) -> Result<Option<Begun>, P::Failure> {
+        match P::WAITS {
+            true => Ok(self.update_waiting(state, key, decide)?),
+            false => self.update_by::<P>(state, key, decide),
+        }
+    }
+
+    /// Compiled here; a generic function is compiled with its caller's crate, where those of this one are not inlined.
+    fn update_waiting(
+        &self,
+        state: &Arc<ContainerState>,
+        key: &[u8],
+        decide: Decide<'_>,
+    ) -> Result<Option<Begun>> {
+        self.update_by::<Wait>(state, key, decide)
+    }
+
+    #[inline(always)]
+    fn update_by<P: Patience>(
+        &self,
+        state: &Arc<ContainerState>,
+        key: &[u8],
+        decide: Decide<'_>,
     ) -> Result<Option<Begun>, P::Failure> {
         loop {
             // The size of the write is not known yet; most are small.
@@ -92,25 +119,25 @@ impl Engine {
         // The sequence number comes before the read state: then the read state holds every write up to it.
         let mut observed = Observed::new(self.commit_log.latest());
         let read_state = state.pin();
-        let (settings_version, views) = self.views_by_version::<P>(state)?;
+        let (settings_seq, views) = self.views_and_seq::<P>(state)?;
         let (version, item) =
             self.newest_checked::<P>(&read_state, key, observed.checked(), &views.now)?;
-        let place = observed.add(state, settings_version, views);
+        let place = observed.add(state, settings_seq, views);
         observed.note(place, Cow::Borrowed(key), version.as_ref());
         let live = version.filter(|_| item.is_some());
         Ok((observed, live, item))
     }
 
-    /// Views, and the version of their settings.
-    pub(in crate::engine) fn views_by_version<P: Patience>(
+    /// Views, and the write that changed their settings last.
+    pub(in crate::engine) fn views_and_seq<P: Patience>(
         &self,
         state: &ContainerState,
-    ) -> Result<(u64, ExpiryViews), P::Failure> {
+    ) -> Result<(Seq, ExpiryViews), P::Failure> {
         loop {
-            let version = state.settings_version();
+            let seq = state.settings_seq();
             let views = self.exact_views::<P>(state)?;
-            if version == state.settings_version() && version.is_multiple_of(2) {
-                return Ok((version, views));
+            if seq == state.settings_seq() {
+                return Ok((seq, views));
             }
             P::would_wait()?;
         }
@@ -136,7 +163,7 @@ impl Engine {
                 self.wait_if_relied_on(seq);
                 return Ok(false);
             }
-            if observed.fault_at(&moment, false)?.is_some() {
+            if observed.fault_at(&moment)?.is_some() {
                 return Ok(false);
             }
         }

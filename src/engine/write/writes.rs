@@ -244,6 +244,11 @@ impl Writes {
         self.skipped_on_miss.contains(&at)
     }
 
+    /// Whether one of the writes changes what a container is, and so waits for a sync.
+    pub(in crate::engine) fn change_state(&self) -> bool {
+        self.change_state
+    }
+
     /// Whether a write may be left out.
     pub(in crate::engine) fn may_skip(&self) -> bool {
         self.may_skip

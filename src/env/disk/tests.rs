@@ -152,6 +152,30 @@ fn locks_exclude_each_other() {
     }
 }
 
+/// A copy of an open file is what a process has that was just forked, for a command that is about to begin.
+#[test]
+fn a_lock_ends_while_another_process_has_its_files_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = dir.path().join("LOCK");
+    let locked = |file: fs::File| {
+        file.try_lock().unwrap();
+        (file.try_clone().unwrap(), file)
+    };
+    let (folder_there, folder) = locked(open_folder(dir.path()).unwrap());
+    let (file_there, file) = locked(fs::File::create(&name).unwrap());
+    let lock = |process| DiskLock {
+        folder: Some(folder.try_clone().unwrap()),
+        file: Some(file.try_clone().unwrap()),
+        process,
+    };
+    // Not by the process that was forked.
+    drop(lock(0));
+    assert!(Disk.lock(&name, LockKind::Exclusive).is_err());
+    drop(lock(std::process::id()));
+    Disk.lock(&name, LockKind::Exclusive).unwrap();
+    drop((folder_there, file_there));
+}
+
 #[test]
 fn where_folders_cannot_be_locked_the_file_is_locked_alone() {
     let dir = tempfile::tempdir().unwrap();

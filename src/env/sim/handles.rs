@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::control::Sim;
 use super::fault::Does;
-use super::world::{FileId, Outcome, Random, SECTOR, Step, World, refused};
+use super::world::{FileId, Outcome, Random, SECTOR, Step, World};
 use crate::base::{Error, Result};
 use crate::env::fs::{Dir, File, Lock, RING_WORD, ReadAt, Ring};
 
@@ -126,13 +126,14 @@ impl File for SimFile {
 
 impl ReadAt for SimFile {
     fn read_at(&self, offset: u64, len: usize) -> Result<Bytes> {
-        self.act("read", Does::Look, |world| {
+        let read = self.act("read", Does::Look, |world| {
             let bytes = world.look_at(self.id);
-            match bytes.get(offset as usize..(offset as usize).saturating_add(len)) {
-                Some(part) => Ok(Bytes::copy_from_slice(part)),
-                None => refused(io::ErrorKind::UnexpectedEof),
-            }
-        })
+            let part = bytes.get(offset as usize..(offset as usize).saturating_add(len));
+            Ok(part.map(Bytes::copy_from_slice))
+        });
+        // As a disk says it: the file may be shorter than its length was, where pages were lost to a failed sync.
+        let ends = || format!("the file ends before {len} bytes from here");
+        read?.ok_or_else(|| Error::corruption(&self.path, offset, ends()))
     }
 }
 

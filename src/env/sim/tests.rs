@@ -416,7 +416,7 @@ fn what_a_program_sees(fs: &dyn Fs, dir: &Path, seed: u64) -> Vec<String> {
         Err(Error::Io {
             operation, source, ..
         }) => format!("{operation}: {:?}", source.kind()),
-        Err(error) => error.to_string(),
+        Err(error) => error.to_string().replace(dir.to_str().unwrap(), ""),
     };
     for _ in 0..120 {
         let (a, b) = (random.below(4), random.below(4));
@@ -439,6 +439,8 @@ fn what_a_program_sees(fs: &dyn Fs, dir: &Path, seed: u64) -> Vec<String> {
             _ => fs.sync_dir(dir),
         };
         seen.push(told(unit(done)));
+        let part = fs.reader(&from).and_then(|file| file.read_at(at, 300));
+        seen.push(told(part.map(|part| format!("{:x}", hash_key(&part)))));
         let bytes = fs
             .read(&from)
             .map(|bytes| format!("{:x}", hash_key(&bytes)));

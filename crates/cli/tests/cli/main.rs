@@ -53,7 +53,7 @@ struct Ran {
 impl World {
     fn new() -> World {
         World {
-            folder: tempfile::tempdir().unwrap(),
+            folder: testkit::scratch(),
         }
     }
 

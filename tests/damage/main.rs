@@ -1,0 +1,8 @@
+//! However the files are damaged, the answer is right or names the damage.
+
+mod damage;
+mod fuzz_smoke;
+mod put_back;
+mod repair;
+mod rot;
+mod swapped;

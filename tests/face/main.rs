@@ -1,0 +1,9 @@
+//! The public face, as programs of others use it. Published with the library: nothing here needs the rest of the
+//! repository.
+
+mod api;
+mod api_md;
+mod face;
+mod handles;
+mod smoke;
+mod typed;

@@ -1,0 +1,5 @@
+//! The sources and the documents hold to what is said of them.
+
+mod architecture;
+mod guide;
+mod public_api;

@@ -1,0 +1,9 @@
+//! Threads and tasks, at once, and the end of each.
+
+mod concurrency;
+mod last_handle;
+mod linearizable;
+mod order;
+mod panics;
+mod shutdown;
+mod tokio;

@@ -1,0 +1,616 @@
+//! Goal: what a container is told to expire is gone at once, for every reader and for good, and nothing else is.
+//!
+//! Method: a database on a simulated disk with a manual clock, background work step by step. The histories that a person
+//! thinks of stand here; random ones, with crashes and power cuts, in tests/contract/histories.rs and tests/crashes/power_cuts.rs.
+
+// Tests are a world of their own: they touch files, time and threads as they like.
+#![allow(clippy::disallowed_methods)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ebbtide::internals::{Fs, Sim};
+use ebbtide::{
+    Batch, Container, Database, DefaultTtl, Durability, Error, ManualClock, Options, Ttl,
+};
+
+const NOW: u64 = 1_767_225_600_000;
+
+struct Fixture {
+    sim: Sim,
+    clock: ManualClock,
+    db: Database,
+    c: Container,
+}
+
+fn options(sim: &Sim, clock: &ManualClock) -> Options {
+    Options::new()
+        .fs(Arc::new(sim.clone()))
+        .clock(clock.clone())
+        .stepped()
+        .memtable_bytes(64 << 10)
+        .sizes(512, 16 << 10, 64 << 10)
+}
+
+fn fixture() -> Fixture {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let db = options(&sim, &clock).open("/db").unwrap();
+    let c = db.container("c").unwrap();
+    Fixture { sim, clock, db, c }
+}
+
+impl Fixture {
+    /// Opens again, after a kill or an orderly end.
+    fn reopen(self, orderly: bool) -> Fixture {
+        let Fixture { sim, clock, db, c } = self;
+        let sim = match orderly {
+            true => {
+                db.close().unwrap();
+                sim
+            }
+            false => sim.kill(),
+        };
+        drop((db, c));
+        let db = options(&sim, &clock).open("/db").unwrap();
+        let c = db.container("c").unwrap();
+        Fixture { sim, clock, db, c }
+    }
+
+    fn keys(&self) -> Vec<String> {
+        keys(self.c.iter())
+    }
+
+    fn rest(&self) {
+        assert!(
+            (0..500).any(|_| !self.db.step().unwrap()),
+            "it comes to rest"
+        );
+    }
+
+    fn manifest(&self) -> String {
+        let names = self.sim.list(Path::new("/db")).unwrap();
+        let manifests = names.iter().filter(|name| name.starts_with("manifest-"));
+        let last = manifests.max().unwrap();
+        let bytes = self.sim.read(&Path::new("/db").join(last)).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+fn keys(items: impl Iterator<Item = ebbtide::Result<ebbtide::Item>>) -> Vec<String> {
+    let key = |item: ebbtide::Result<ebbtide::Item>| item.unwrap().key().to_vec();
+    let keys = items.map(key);
+    keys.map(|key| String::from_utf8(key).unwrap()).collect()
+}
+
+fn at(millis: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(NOW + millis)
+}
+
+fn after(millis: u64) -> Ttl {
+    Ttl::After(Duration::from_millis(millis))
+}
+
+fn default(millis: u64) -> DefaultTtl {
+    DefaultTtl::After(Duration::from_millis(millis))
+}
+
+/// Inheriting, of their own ttl, never; of each an older and a newer one.
+fn fill(f: &Fixture) {
+    for key in ["a", "b"] {
+        f.c.put(format!("{key}-inherit"), "v").unwrap();
+        f.c.put_with_ttl(format!("{key}-own"), "v", after(1_000))
+            .unwrap();
+        f.c.put_with_ttl(format!("{key}-never"), "v", Ttl::Never)
+            .unwrap();
+        f.clock.advance(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn each_command_ends_what_it_says() {
+    let all = [
+        "a-inherit",
+        "a-never",
+        "a-own",
+        "b-inherit",
+        "b-never",
+        "b-own",
+    ];
+    let left = |default: DefaultTtl, tell: &dyn Fn(&Container)| {
+        let mut left = vec![];
+        // In memory, on disk, and after the bytes are gone.
+        for place in 0..3 {
+            let f = fixture();
+            f.c.set_default_ttl(default).unwrap();
+            fill(&f);
+            if place > 0 {
+                f.db.flush().unwrap();
+            }
+            tell(&f.c);
+            if place > 1 {
+                f.db.compact().unwrap();
+            }
+            let there = f.keys();
+            for key in all {
+                let is_there = there.iter().any(|there| there == key);
+                assert_eq!(f.c.contains(key).unwrap(), is_there, "{key}");
+                assert_eq!(f.c.get(key).unwrap().is_some(), is_there, "{key}");
+                assert_eq!(f.c.item(key).unwrap().is_some(), is_there, "{key}");
+            }
+            assert_eq!(f.c.stats().live_items, there.len() as u64);
+            assert_eq!(f.c.len_estimate(), there.len() as u64);
+            left.push(there);
+        }
+        assert!(left.iter().all(|there| *there == left[0]), "{left:?}");
+        left.remove(0)
+    };
+    let before = |millis| move |c: &Container| c.expire_before(at(millis)).unwrap();
+    let written = |millis| move |c: &Container| c.expire_written_before(at(millis)).unwrap();
+    // The ends: a-own at 1000, b-own at 1100; with a default of 2000 a-inherit at 2000, b-inherit at 2100.
+    assert_eq!(left(default(2_000), &before(1_000)), all);
+    assert_eq!(
+        left(default(2_000), &before(1_001)),
+        ["a-inherit", "a-never", "b-inherit", "b-never", "b-own"]
+    );
+    assert_eq!(
+        left(default(2_000), &before(2_001)),
+        ["a-never", "b-inherit", "b-never"]
+    );
+    assert_eq!(
+        left(default(2_000), &before(u64::MAX / 4)),
+        ["a-never", "b-never"]
+    );
+    let without = left(DefaultTtl::NoDefault, &before(u64::MAX / 4));
+    assert_eq!(without, ["a-inherit", "a-never", "b-inherit", "b-never"]);
+    assert_eq!(left(DefaultTtl::Off, &before(u64::MAX / 4)), all);
+    for default in [DefaultTtl::Off, DefaultTtl::NoDefault, default(2_000)] {
+        assert_eq!(left(default, &written(0)), all);
+        assert_eq!(
+            left(default, &written(1)),
+            ["b-inherit", "b-never", "b-own"]
+        );
+        assert_eq!(left(default, &written(101)), [""; 0]);
+        assert_eq!(left(default, &|c| c.expire_all().unwrap()), [""; 0]);
+    }
+    // A moment is rounded up to a millisecond, so that nothing stays that ends before it.
+    let between = |c: &Container| {
+        c.expire_before(at(1_000) + Duration::from_nanos(1))
+            .unwrap()
+    };
+    assert_eq!(left(default(2_000), &between).len(), 5);
+    assert_eq!(
+        left(default(2_000), &|c| c.expire_before(UNIX_EPOCH).unwrap()),
+        all
+    );
+}
+
+#[test]
+fn nothing_brings_back_what_a_command_ended() {
+    for orderly in [true, false] {
+        let mut f = fixture();
+        f.c.set_default_ttl(default(2_000)).unwrap();
+        fill(&f);
+        f.db.flush().unwrap();
+        f.c.put_with_ttl("c", "v", after(500)).unwrap();
+        f.c.expire_before(at(1_001)).unwrap();
+        f.c.put_with_ttl("later", "v", after(10)).unwrap();
+        let left = [
+            "a-inherit",
+            "a-never",
+            "b-inherit",
+            "b-never",
+            "b-own",
+            "later",
+        ];
+        for to in [DefaultTtl::Off, DefaultTtl::NoDefault, default(1_000_000)] {
+            assert_eq!(f.keys(), left);
+            f.c.set_default_ttl(to).unwrap();
+            f = f.reopen(orderly);
+        }
+        assert_eq!(f.keys(), left);
+        f.db.compact().unwrap();
+        assert_eq!(f.reopen(orderly).keys(), left);
+    }
+}
+
+#[test]
+fn what_is_written_later_is_not_concerned() {
+    let f = fixture();
+    f.c.put("k", "old").unwrap();
+    f.c.expire_before(at(1_000_000)).unwrap();
+    f.c.expire_written_before(at(1_000_000)).unwrap();
+    assert!(!f.c.contains("k").unwrap());
+    assert!(!f.c.touch("k").unwrap(), "a touch finds nothing");
+    assert!(!f.c.replace("k", "x", Ttl::Keep).unwrap());
+    assert!(f.c.create("k", "new", after(10)).unwrap());
+    assert_eq!(f.c.get("k").unwrap().unwrap(), "new");
+    f.c.put("l", "v").unwrap();
+    // A change of the default, which raises the floors, leaves them alone.
+    f.c.set_default_ttl(DefaultTtl::Off).unwrap();
+    assert_eq!(f.keys(), ["k", "l"]);
+    f.c.expire_all().unwrap();
+    f.c.put_with_ttl("m", "v", Ttl::Keep).unwrap();
+    assert_eq!(f.keys(), ["m"]);
+    let f = f.reopen(false);
+    assert_eq!(f.keys(), ["m"]);
+}
+
+/// An item that takes over a lifetime was there, so no command had reached it; its time of writing is old.
+#[test]
+fn a_kept_lifetime_is_not_reached_by_earlier_commands() {
+    let f = fixture();
+    f.c.put_with_ttl("k", "1", after(10_000)).unwrap();
+    f.c.expire_before(at(10_000)).unwrap();
+    f.clock.advance(Duration::from_millis(5));
+    f.c.expire_written_before(at(0)).unwrap();
+    f.c.put_with_ttl("k", "2", Ttl::Keep).unwrap();
+    assert_eq!(f.c.item("k").unwrap().unwrap().written_at(), at(0));
+    f.c.expire_before(at(9_000)).unwrap();
+    assert_eq!(f.c.get("k").unwrap().unwrap(), "2");
+    f.c.expire_written_before(at(1)).unwrap();
+    assert!(!f.c.contains("k").unwrap());
+    f.c.put_with_ttl("k", "3", Ttl::Keep).unwrap();
+    assert_eq!(f.c.item("k").unwrap().unwrap().written_at(), at(5));
+}
+
+/// What a command ends hides an older version for good.
+#[test]
+fn an_older_version_does_not_come_back() {
+    let f = fixture();
+    f.c.put_with_ttl("k", "old", Ttl::Never).unwrap();
+    let before = f.db.snapshot();
+    f.db.flush().unwrap();
+    f.c.put_with_ttl("k", "new", after(1_000)).unwrap();
+    f.db.flush().unwrap();
+    f.c.expire_before(at(1_001)).unwrap();
+    for _ in 0..3 {
+        assert!(!f.c.contains("k").unwrap());
+        assert_eq!(keys(before.container("c").unwrap().iter()), ["k"]);
+        f.rest();
+    }
+    f.db.compact().unwrap();
+    assert!(!f.c.contains("k").unwrap());
+    drop(before);
+    f.db.compact().unwrap();
+    assert!(f.reopen(false).keys().is_empty());
+}
+
+#[test]
+fn snapshots_and_iterators_lose_it_too() {
+    let f = fixture();
+    fill(&f);
+    let snapshot = f.db.snapshot();
+    let (mut iter, mut back) = (f.c.iter(), snapshot.container("c").unwrap().iter().rev());
+    assert_eq!(iter.next().unwrap().unwrap().key(), b"a-inherit");
+    assert_eq!(back.next().unwrap().unwrap().key(), b"b-own");
+    f.c.expire_written_before(at(100)).unwrap();
+    assert_eq!(keys(iter.by_ref()), ["b-inherit", "b-never", "b-own"]);
+    assert_eq!(keys(back.by_ref()), ["b-never", "b-inherit"]);
+    assert_eq!(snapshot.container("c").unwrap().count(..).unwrap(), 3);
+    f.c.expire_all().unwrap();
+    f.c.put("new", "v").unwrap();
+    assert_eq!(snapshot.container("c").unwrap().iter().count(), 0);
+    f.db.flush().unwrap();
+    f.rest();
+    assert_eq!(f.c.stats().expired_bytes, 0, "no snapshot keeps the bytes");
+}
+
+/// Who has read an item and then acts on it notices that it was ended meanwhile, even if nothing is left that tells.
+#[test]
+fn an_update_notices_a_command_that_is_forgotten_again() {
+    for ttl in [DefaultTtl::Off, DefaultTtl::NoDefault] {
+        let f = fixture();
+        f.c.set_default_ttl(ttl).unwrap();
+        f.c.put_with_ttl("k", "v", Ttl::Never).unwrap();
+        f.db.flush().unwrap();
+        let mut seen = vec![];
+        let changed = f.c.update("k", |item| {
+            seen.push(item.is_some());
+            if seen.len() == 1 {
+                f.c.expire_all().unwrap();
+                f.db.compact().unwrap();
+                f.c.expire_all().unwrap();
+            }
+            match item {
+                Some(_) => ebbtide::Update::Put("w".into(), Ttl::Never),
+                None => ebbtide::Update::Keep,
+            }
+        });
+        assert!(!changed.unwrap());
+        assert_eq!(seen, [true, false]);
+        assert!(f.keys().is_empty());
+    }
+}
+
+#[test]
+fn a_transaction_that_read_it_is_in_conflict() {
+    let f = fixture();
+    f.c.put("k", "v").unwrap();
+    let tx = f.db.begin();
+    assert!(tx.get(&f.c, "k").unwrap().is_some());
+    f.c.expire_all().unwrap();
+    tx.put(&f.c, "l", "v").unwrap();
+    assert!(tx.commit().unwrap_err().is_conflict());
+    let tx = f.db.begin();
+    assert!(tx.get(&f.c, "k").unwrap().is_none());
+    tx.put(&f.c, "l", "v").unwrap();
+    tx.commit().unwrap();
+    // One that began before and reads only now finds what has ended since, or a conflict.
+    f.c.put("k", "v").unwrap();
+    let tx = f.db.begin();
+    f.c.expire_all().unwrap();
+    assert!(tx.get(&f.c, "k").unwrap_err().is_conflict());
+}
+
+/// A command in a batch reaches what the batch wrote before it, and not what follows.
+#[test]
+fn a_command_counts_from_its_place_in_the_batch_on() {
+    for orderly in [true, false] {
+        let mut f = fixture();
+        f.c.put("old", "v").unwrap();
+        let mut batch = Batch::new();
+        batch
+            .put(&f.c, "before", "v")
+            .put_with_ttl(&f.c, "long", "v", after(2_000))
+            .expire_all(&f.c)
+            .put(&f.c, "after", "v")
+            .put_with_ttl(&f.c, "soon", "v", after(500))
+            .create(&f.c, "old", "anew", Ttl::Inherit)
+            .expire_before(&f.c, at(1_000))
+            .put_with_ttl(&f.c, "soon-2", "v", after(500))
+            .expire_written_before(&f.c, at(0));
+        f.db.write(&batch).unwrap();
+        let left = ["after", "old", "soon-2"];
+        assert_eq!(f.keys(), left);
+        for _ in 0..2 {
+            f = f.reopen(orderly);
+            assert_eq!(f.keys(), left);
+        }
+        let mut batch = Batch::new();
+        batch.expire_all(&f.c).touch(&f.c, "old");
+        assert!(f.db.write(&batch).unwrap_err().is_conflict());
+        assert_eq!(f.keys(), left, "nothing of it was done");
+        let mut batch = Batch::new();
+        batch
+            .expire_all(&f.c)
+            .put_with_ttl(&f.c, "old", "w", Ttl::Keep);
+        f.clock.advance(Duration::from_millis(7));
+        f.db.write(&batch).unwrap();
+        let item = f.c.item("old").unwrap().unwrap();
+        assert_eq!(item.written_at(), at(7), "what is gone has no life to keep");
+    }
+}
+
+/// Commands that none of the others covers are counted; what is done about it helps.
+#[test]
+fn not_every_command_stands() {
+    let f = fixture();
+    f.c.put_with_ttl("what each concerns", "v", after(9))
+        .unwrap();
+    for n in 0..64 {
+        f.c.put_with_ttl(format!("k{n}"), "v", after(1_000_000))
+            .unwrap();
+        f.c.expire_before(at(100_000 - 100 * n)).unwrap();
+    }
+    let refused = f.c.expire_before(at(10)).unwrap_err();
+    assert!(
+        matches!(refused, Error::TooManyCommands { .. }),
+        "{refused}"
+    );
+    assert!(refused.is_retryable());
+    let mut batch = Batch::new();
+    batch.put(&f.c, "nothing", "v").expire_before(&f.c, at(10));
+    let refused = f.db.write(&batch).unwrap_err();
+    assert!(
+        matches!(refused, Error::TooManyCommands { .. }),
+        "{refused}"
+    );
+    assert!(!f.c.contains("nothing").unwrap());
+    assert_eq!(f.keys().len(), 64);
+    f.c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    // One that covers some, and one after the moment of some has passed: that until 100 000 is left.
+    f.c.expire_before(at(99_000)).unwrap();
+    f.clock.advance(Duration::from_millis(99_550));
+    for n in 0..63 {
+        f.c.expire_before(at(99_900 - n)).unwrap();
+    }
+    f.c.expire_before(at(99_551)).unwrap();
+    assert!(f.c.expire_before(at(99_552)).is_err());
+    assert_eq!(f.keys().len(), 64);
+    f.c.expire_all().unwrap();
+    assert!(f.keys().is_empty());
+    for n in 0..200 {
+        // What was written before was flushed out, so what concerned it is not needed any more.
+        f.c.put(format!("k{n}"), "v").unwrap();
+        f.c.expire_before(at(1_000_000 - n)).unwrap();
+        f.db.flush().unwrap();
+        f.db.compact().unwrap();
+        f.c.expire_written_before(at(99_550 - n)).unwrap();
+    }
+    assert_eq!(f.keys().len(), 200);
+    f.c.expire_all().unwrap();
+    assert!(f.reopen(false).keys().is_empty());
+}
+
+/// A command goes with the last record that it concerns; until then it stays, whatever holds the record.
+#[test]
+fn a_command_is_forgotten_once_it_concerns_nothing() {
+    for place in 0..3 {
+        let mut f = fixture();
+        f.c.put_with_ttl("k", "v", Ttl::Never).unwrap();
+        if place == 1 {
+            f.db.flush().unwrap();
+        }
+        f.clock.advance(Duration::from_millis(1));
+        f.c.expire_written_before(at(1)).unwrap();
+        f.c.put_with_ttl("l", "v", Ttl::Never).unwrap();
+        if place == 2 {
+            f.db.flush().unwrap();
+        }
+        for _ in 0..3 {
+            f = f.reopen(false);
+            assert_eq!(f.manifest().contains("\"commands\""), place < 2, "{place}");
+            assert_eq!(f.keys(), ["l"]);
+        }
+        f.db.flush().unwrap();
+        f.db.compact().unwrap();
+        f = f.reopen(true);
+        assert!(!f.manifest().contains("\"commands\""), "{}", f.manifest());
+        assert_eq!(f.keys(), ["l"]);
+    }
+}
+
+#[test]
+fn a_leap_of_the_clock_holds_commands_up() {
+    let f = fixture();
+    f.c.put("k", "v").unwrap();
+    f.clock.jump(NOW + 40_000_000);
+    for refused in [
+        f.c.expire_all(),
+        f.c.expire_before(at(1)),
+        f.db.write(Batch::new().expire_all(&f.c)),
+    ] {
+        assert!(matches!(refused, Err(Error::ClockUnsettled { .. })));
+    }
+    assert!(f.c.contains("k").unwrap());
+    f.db.confirm_clock();
+    f.c.expire_all().unwrap();
+    assert!(!f.c.contains("k").unwrap());
+}
+
+/// Told and killed, without a sync by anybody else.
+#[test]
+fn a_command_is_durable_when_it_returns() {
+    for seed in 0..8 {
+        let f = fixture();
+        f.c.put("k", "v").unwrap();
+        f.db.sync().unwrap();
+        match seed % 2 {
+            0 => f.c.expire_all().unwrap(),
+            _ => {
+                let mut batch = Batch::new();
+                batch.expire_all(&f.c).durability(Durability::Buffered);
+                f.db.write(&batch).unwrap();
+            }
+        }
+        let sim = f.sim.power_cut(seed);
+        let db = options(&sim, &f.clock).open("/db").unwrap();
+        assert!(db.container("c").unwrap().is_empty().unwrap(), "{seed}");
+    }
+}
+
+/// A checkpoint, a repair and a follower know of the commands.
+#[test]
+fn copies_and_followers_know_of_it() {
+    let f = fixture();
+    f.c.put_with_ttl("k", "v", Ttl::Never).unwrap();
+    f.c.put_with_ttl("l", "v", after(1_000)).unwrap();
+    f.db.flush().unwrap();
+    let follower = options(&f.sim, &f.clock).follow("/db").unwrap();
+    let followed = follower.container("c").unwrap();
+    let (mut iter, snapshot) = (followed.iter(), follower.snapshot());
+    assert_eq!(iter.next().unwrap().unwrap().key(), b"k");
+    f.c.expire_before(at(1_001)).unwrap();
+    follower.catch_up().unwrap();
+    assert_eq!(keys(followed.iter()), ["k"]);
+    assert_eq!(iter.count(), 0);
+    f.db.write(Batch::new().expire_all(&f.c)).unwrap();
+    f.c.put("m", "v").unwrap();
+    follower.catch_up().unwrap();
+    assert_eq!(keys(followed.iter()), ["m"]);
+    assert_eq!(snapshot.container("c").unwrap().iter().count(), 0);
+    f.db.checkpoint("/copy").unwrap();
+    let copy = options(&f.sim, &f.clock).open("/copy").unwrap();
+    assert_eq!(keys(copy.container("c").unwrap().iter()), ["m"]);
+    // Whoever reads what was there before still needs the command, also when a reopen has left it out.
+    f.db.flush().unwrap();
+    f.db.compact().unwrap();
+    let f = f.reopen(true);
+    assert!(!f.manifest().contains("\"commands\""));
+    follower.catch_up().unwrap();
+    assert_eq!(keys(followed.iter()), ["m"]);
+    assert_eq!(snapshot.container("c").unwrap().iter().count(), 0);
+}
+
+/// What would be gone is said before, and it is that.
+#[test]
+fn a_preview_says_what_would_be_gone() {
+    let f = fixture();
+    for n in 0..20_000u64 {
+        let ttl = match n % 4 {
+            0 => Ttl::Never,
+            1 => Ttl::Inherit,
+            _ => after(n),
+        };
+        f.c.put_with_ttl(format!("k{n:06}"), "v".repeat(n as usize % 50), ttl)
+            .unwrap();
+        if n % 100 == 0 {
+            f.clock.advance(Duration::from_millis(10));
+            while f.db.step().unwrap() {}
+        }
+    }
+    let stats = f.c.stats();
+    let near = |found: u64, expected: u64, of: u64| found.abs_diff(expected) <= of / 20;
+    let told = [7_000, 15_000].map(|moment| (moment, f.c.preview_expire_before(at(moment))));
+    let preview = f.c.preview_default_ttl(default(1_000));
+    let (items, bytes) = (f.c.iter().count() as u64, stats.live_bytes);
+    assert!(near(preview.items, 5_000 / 2, items), "{preview:?}");
+    for (moment, preview) in told {
+        let (before, bytes_before) = (f.c.iter().count() as u64, f.c.stats().live_bytes);
+        let gone_before = items - before;
+        f.c.expire_before(at(moment)).unwrap();
+        let gone = items - f.c.iter().count() as u64;
+        assert!(near(preview.items, gone, items), "{preview:?}, {gone}");
+        let left = f.c.stats().live_bytes;
+        assert!(near(preview.bytes, bytes - left, bytes), "{preview:?}");
+        assert!(gone > gone_before && left < bytes_before);
+    }
+    let preview = f.c.preview_expire_written_before(at(1_000));
+    let before = f.c.iter().count() as u64;
+    f.c.expire_written_before(at(1_000)).unwrap();
+    let gone = before - f.c.iter().count() as u64;
+    assert!(
+        gone > 1_000 && near(preview.items, gone, items),
+        "{preview:?}, {gone}"
+    );
+    let left = f.c.iter().count() as u64;
+    assert!(near(f.c.len_estimate(), left, items), "{left}");
+    f.c.expire_all().unwrap();
+    assert_eq!((f.c.len_estimate(), f.c.stats().live_bytes), (0, 0));
+    f.c.put("new", "v").unwrap();
+    assert_eq!(f.c.len_estimate(), 1);
+}
+
+/// The cost does not depend on what is stored.
+#[test]
+fn a_command_takes_the_same_time_whatever_is_stored() {
+    let f = fixture();
+    let (sim, clock) = (Sim::new(2), ManualClock::new(NOW));
+    let db = Options::new()
+        .fs(Arc::new(sim))
+        .clock(clock)
+        .stepped()
+        .open("/db")
+        .unwrap();
+    let c = db.container("c").unwrap();
+    for n in 0..200_000u32 {
+        c.put(n.to_be_bytes(), "v").unwrap();
+    }
+    db.flush().unwrap();
+    let time = |c: &Container| {
+        let once = |_| {
+            let begun = Instant::now();
+            c.expire_written_before(at(0)).unwrap();
+            begun.elapsed()
+        };
+        (0..20).map(once).min().unwrap()
+    };
+    let (little, much) = (time(&f.c), time(&c));
+    assert!(
+        much < 20 * little + Duration::from_millis(1),
+        "{little:?}, {much:?}"
+    );
+    c.expire_all().unwrap();
+    assert!(c.is_empty().unwrap());
+}

@@ -1,0 +1,11 @@
+//! Writes: batches, conditions, transactions, commands, loads, quotas.
+
+mod batches;
+mod bulk;
+mod conditions;
+mod expire;
+mod quota;
+mod quota_histories;
+mod ranges;
+mod transaction_histories;
+mod transactions;
