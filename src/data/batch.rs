@@ -26,7 +26,7 @@
 //! The stamp (sequence number, `written_at`) is not in a batch's bytes: it is given under the commit lock and is in the
 //! log's frame. So the bytes and their checksum are made outside the commit lock.
 
-use crate::base::coding::{Front, Malformed, Reader, put_prefixed, put_varint};
+use crate::base::coding::{ByteReader, Front, Malformed, put_prefixed, put_varint};
 use crate::base::hash::hash_key;
 use crate::base::record::{Header, Kind};
 use crate::base::{ContainerId, ItemTtl, MAX_TTL_MILLIS, Quota, Seq, Timestamp};
@@ -410,14 +410,14 @@ fn put_front(container: ContainerId, ttl: WriteTtl) -> Front<PUT_FRONT_MOST> {
 /// The writes in a batch's bytes, in order.
 #[derive(Clone, Debug)]
 pub struct Ops<'a> {
-    reader: Reader<'a>,
+    reader: ByteReader<'a>,
 }
 
 impl<'a> Ops<'a> {
     /// Reads from the front of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Ops {
-            reader: Reader::new(bytes),
+            reader: ByteReader::new(bytes),
         }
     }
 
@@ -452,9 +452,9 @@ impl<'a> Ops<'a> {
 
 /// Reads the body of what is no put; it begins `at` a place.
 fn read_other<'a>(
-    at: Reader<'a>,
+    at: ByteReader<'a>,
     (tag, container): (u8, ContainerId),
-    reader: &mut Reader<'a>,
+    reader: &mut ByteReader<'a>,
 ) -> Result<Op<'a>, Malformed> {
     let expire = |what| Op::Expire { container, what };
     Ok(match tag {
@@ -504,7 +504,7 @@ impl<'a> Iterator for Ops<'a> {
         }
         let op = self.read();
         if op.is_err() {
-            self.reader = Reader::new(&[]);
+            self.reader = ByteReader::new(&[]);
         }
         Some(op)
     }

@@ -6,7 +6,7 @@
 //! quota      bytes varint (0: none) | when full varint: 0 refuse, 1 expire soonest
 //! ```
 
-use crate::base::coding::{Malformed, Reader, put_prefixed, put_varint};
+use crate::base::coding::{ByteReader, Malformed, put_prefixed, put_varint};
 use crate::base::{Compression, Quota, WhenFull};
 use crate::expiry::DefaultMillis;
 
@@ -37,13 +37,13 @@ fn number_of<T: PartialEq>(choices: &[T], choice: &T) -> u64 {
     place.expect("the list has all choices") as u64
 }
 
-fn choice<T: Copy>(choices: &[T], reader: &mut Reader<'_>) -> Result<T, Malformed> {
+fn choice<T: Copy>(choices: &[T], reader: &mut ByteReader<'_>) -> Result<T, Malformed> {
     let last = choices.len() as u64 - 1;
     Ok(choices[reader.varint_up_to(last)? as usize])
 }
 
 /// A name that a container can have.
-pub(super) fn name<'a>(reader: &mut Reader<'a>) -> Result<&'a str, Malformed> {
+pub(super) fn name<'a>(reader: &mut ByteReader<'a>) -> Result<&'a str, Malformed> {
     let at = reader.clone();
     let name = str::from_utf8(reader.prefixed()?);
     name.ok()
@@ -63,7 +63,7 @@ pub(super) fn put_quota(quota: Option<Quota>, out: &mut Vec<u8>) {
     put_varint(out, number_of(&WHEN_FULL, &when_full));
 }
 
-pub(super) fn quota(reader: &mut Reader<'_>) -> Result<Option<Quota>, Malformed> {
+pub(super) fn quota(reader: &mut ByteReader<'_>) -> Result<Option<Quota>, Malformed> {
     let at = reader.clone();
     let quota = Quota {
         max_live_bytes: reader.varint()?,
@@ -90,7 +90,7 @@ impl<'a> NewContainer<'a> {
 
     /// Reads what [`NewContainer::encode`] wrote.
     pub fn decode(bytes: &'a [u8]) -> Result<NewContainer<'a>, Malformed> {
-        let reader = &mut Reader::new(bytes);
+        let reader = &mut ByteReader::new(bytes);
         let new = NewContainer {
             name: name(reader)?,
             default: DefaultMillis::decode(reader)?,

@@ -6,7 +6,7 @@
 //!           container varint | 0xff | seq varint | from prefixed | to prefixed
 //! ```
 
-use crate::base::coding::{Malformed, Reader, put_prefixed, put_varint};
+use crate::base::coding::{ByteReader, Malformed, put_prefixed, put_varint};
 use crate::base::record::{Base, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::base::{ContainerId, HIGHEST_NUMBER, Seq};
 
@@ -80,20 +80,20 @@ impl Relogged<'_> {
 
 /// The entries in a relog frame's bytes, in order.
 pub fn relogged(bytes: &[u8]) -> impl Iterator<Item = Result<Relogged<'_>, Malformed>> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     std::iter::from_fn(move || {
         if reader.is_empty() {
             return None;
         }
         let entry = read_relogged(&mut reader);
         if entry.is_err() {
-            reader = Reader::new(&[]);
+            reader = ByteReader::new(&[]);
         }
         Some(entry)
     })
 }
 
-fn read_relogged<'a>(reader: &mut Reader<'a>) -> Result<Relogged<'a>, Malformed> {
+fn read_relogged<'a>(reader: &mut ByteReader<'a>) -> Result<Relogged<'a>, Malformed> {
     let container = container(reader)?;
     if reader.clone().u8()? == RELOGGED_RANGE {
         reader.u8()?;
@@ -121,11 +121,11 @@ fn read_relogged<'a>(reader: &mut Reader<'a>) -> Result<Relogged<'a>, Malformed>
     })
 }
 
-pub(super) fn container(reader: &mut Reader<'_>) -> Result<ContainerId, Malformed> {
+pub(super) fn container(reader: &mut ByteReader<'_>) -> Result<ContainerId, Malformed> {
     Ok(ContainerId(reader.varint_up_to(u64::from(u32::MAX))? as u32))
 }
 
-pub(super) fn key<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
+pub(super) fn key<'a>(reader: &mut ByteReader<'a>) -> Result<&'a [u8], Malformed> {
     let at = reader.clone();
     let key = reader.prefixed()?;
     if key.is_empty() || key.len() > MAX_KEY_LEN {
@@ -135,7 +135,7 @@ pub(super) fn key<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
 }
 
 /// A bound of a range: empty, a key, or the successor of a key.
-pub(super) fn bound<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
+pub(super) fn bound<'a>(reader: &mut ByteReader<'a>) -> Result<&'a [u8], Malformed> {
     let at = reader.clone();
     let bound = reader.prefixed()?;
     if bound.len() > MAX_KEY_LEN + 1 {
@@ -144,7 +144,7 @@ pub(super) fn bound<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> 
     Ok(bound)
 }
 
-pub(super) fn value<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
+pub(super) fn value<'a>(reader: &mut ByteReader<'a>) -> Result<&'a [u8], Malformed> {
     let at = reader.clone();
     let value = reader.prefixed()?;
     if value.len() > MAX_VALUE_LEN {

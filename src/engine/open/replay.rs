@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, Timestamp};
-use crate::catalog::{Catalogue, Change, ContainerRecord, Logged, Version};
+use crate::catalog::{Catalogue, Change, ContainerRecord, ContainerVersion, Logged};
 use crate::data::batch::{KeyRange, Op, Ops};
 use crate::data::new_container::NewContainer;
 use crate::data::range_tombstones::Fragments;
@@ -353,7 +353,8 @@ impl Gathered<'_> {
         match op {
             Op::Create { .. } => {
                 let record = &changed.catalogue.containers[&id];
-                let state = ContainerState::new(record, Version::default(), self.pool.clone());
+                let state =
+                    ContainerState::new(record, ContainerVersion::default(), self.pool.clone());
                 changed.states.insert(id, Arc::new(state));
                 changed.makes_or_drops = true;
             }

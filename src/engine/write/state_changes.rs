@@ -25,7 +25,7 @@
 use std::sync::Arc;
 
 use crate::base::{Error, Result, Seq};
-use crate::catalog::{Change, ContainerRecord, Logged, Version};
+use crate::catalog::{Change, ContainerRecord, ContainerVersion, Logged};
 use crate::data::batch::Op;
 use crate::data::new_container::NewContainer;
 use crate::engine::Engine;
@@ -37,7 +37,7 @@ use crate::engine::parts::settings_cell::Changing;
 use crate::engine::parts::state::ContainerState;
 use crate::engine::write::observed::{Moment, Observed};
 use crate::engine::write::prepared::Prepared;
-use crate::env::Reading;
+use crate::env::ClockReading;
 use crate::expiry::Settings;
 use crate::wal::Position;
 
@@ -94,7 +94,7 @@ impl<'a> StateChanges<'a> {
         &mut self,
         engine: &Engine,
         (writes, observed): (&Prepared<'a>, &Observed<'_>),
-        reading: &Reading,
+        reading: &ClockReading,
         moment: &Moment,
     ) -> Result<()> {
         if reading.unsettled && !self.settings.is_empty() {
@@ -127,7 +127,8 @@ impl<'a> StateChanges<'a> {
             Op::Create { new, .. } => {
                 let new = NewContainer::decode(new).expect("this program encoded it");
                 let record = ContainerRecord::of_new(id, seq, &new);
-                let state = ContainerState::new(&record, Version::default(), engine.pool.clone());
+                let state =
+                    ContainerState::new(&record, ContainerVersion::default(), engine.pool.clone());
                 self.turns.push(Turn::Made(Arc::new(state)));
                 self.changes.push(Change::CreateContainer(record));
             }
@@ -246,7 +247,7 @@ impl<'a> StateChanges<'a> {
 impl NewSettings<'_> {
     fn needed(&self, engine: &Engine, settings: &Settings) -> Settings {
         self.state
-            .as_needed(settings.clone(), engine.snapshots.oldest())
+            .prune_commands(settings.clone(), engine.snapshots.oldest())
     }
 }
 
