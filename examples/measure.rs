@@ -208,7 +208,7 @@ fn scan_dead(what: &str, container: &Container) {
 
 /// Where the dead lie while they are scanned.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Place {
+enum DataIn {
     OneRun,
     ManyRuns,
     Memory,
@@ -216,13 +216,13 @@ enum Place {
 
 fn dead(folder: &Path, items: u64) -> Result<()> {
     for (death, place) in [
-        (Death::Expired, Place::OneRun),
-        (Death::Expired, Place::ManyRuns),
-        (Death::Expired, Place::Memory),
-        (Death::Deleted, Place::ManyRuns),
-        (Death::Deleted, Place::Memory),
-        (Death::RangeDeleted, Place::ManyRuns),
-        (Death::RangeDeleted, Place::Memory),
+        (Death::Expired, DataIn::OneRun),
+        (Death::Expired, DataIn::ManyRuns),
+        (Death::Expired, DataIn::Memory),
+        (Death::Deleted, DataIn::ManyRuns),
+        (Death::Deleted, DataIn::Memory),
+        (Death::RangeDeleted, DataIn::ManyRuns),
+        (Death::RangeDeleted, DataIn::Memory),
     ] {
         let folder = folder.join(format!("{death:?}{place:?}"));
         dead_in(&folder, items, death, place)?;
@@ -231,23 +231,23 @@ fn dead(folder: &Path, items: u64) -> Result<()> {
     Ok(())
 }
 
-fn dead_in(folder: &Path, items: u64, death: Death, place: Place) -> Result<()> {
+fn dead_in(folder: &Path, items: u64, death: Death, place: DataIn) -> Result<()> {
     let clock = ManualClock::new(1_800_000_000_000);
     let options = Options::new().clock(clock.clone()).stepped();
     // All of it fits into one memtable, of which a flush makes one run.
     let options = match place {
-        Place::OneRun | Place::Memory => options.memtable_bytes(4 << 30),
-        Place::ManyRuns => options,
+        DataIn::OneRun | DataIn::Memory => options.memtable_bytes(4 << 30),
+        DataIn::ManyRuns => options,
     };
     let db = options.open(folder)?;
     let container = db.container("items")?;
     container.set_default_ttl(DefaultTtl::NoDefault)?;
     match place {
-        Place::Memory => write_dead(&db, &container, items / 10, death, false)?,
-        Place::OneRun => write_dead(&db, &container, items, death, false)?,
-        Place::ManyRuns => write_dead(&db, &container, items, death, true)?,
+        DataIn::Memory => write_dead(&db, &container, items / 10, death, false)?,
+        DataIn::OneRun => write_dead(&db, &container, items, death, false)?,
+        DataIn::ManyRuns => write_dead(&db, &container, items, death, true)?,
     }
-    if place != Place::Memory {
+    if place != DataIn::Memory {
         db.flush()?;
     }
     clock.advance(Duration::from_secs(60));
@@ -255,7 +255,7 @@ fn dead_in(folder: &Path, items: u64, death: Death, place: Place) -> Result<()> 
     let (runs, tables) = (stats.runs, stats.tables);
     let what = format!("{death:?}, {place:?}, {runs} runs of {tables} tables");
     scan_dead(&what, &container);
-    if place == Place::Memory {
+    if place == DataIn::Memory {
         return Ok(());
     }
     db.close()?;

@@ -153,7 +153,7 @@ impl Simulation {
             reclaim_strict: options.strict,
             memtable_bytes,
             eager: 0.0,
-            paid_by_scans: 0,
+            scan_credit: 0,
             paid_by_passing: 0,
         };
         Simulation {

@@ -3,7 +3,7 @@
 
 pub use crate::api::inspect::verify_in;
 pub use crate::base::Wait;
-pub use crate::base::coding::{Malformed, Reader, put_frame, put_varint, read_frame};
+pub use crate::base::coding::{ByteReader, Malformed, put_frame, put_varint, read_frame};
 pub use crate::base::hash::hash_key;
 pub use crate::base::record::{Base, Header, Kind, RecordRef};
 pub use crate::base::{ContainerId, ItemTtl, Seq, TableId, Timestamp};

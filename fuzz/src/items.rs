@@ -3,8 +3,8 @@
 //! A write, an entry and a header have one spelling each, so what was decoded must encode to the very bytes it came from.
 
 use ebbtide::internals::{
-    Base, Census, DefaultMillis, ExpiryHistogram, ExpiryView, Header, ItemTtl, Kind, Ops, Reader,
-    RecordRef, Seq, Settings, Tally, Timestamp, relogged,
+    Base, ByteReader, Census, DefaultMillis, ExpiryHistogram, ExpiryView, Header, ItemTtl, Kind,
+    Ops, RecordRef, Seq, Settings, Tally, Timestamp, relogged,
 };
 
 use super::input::Input;
@@ -35,7 +35,7 @@ pub fn header(data: &[u8]) {
         written_at: Timestamp(input.any_size()),
     };
     let bytes = input.rest();
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     if let Ok(header) = Header::decode(base, &mut reader) {
         let mut again = vec![];
         header.encode(base, &mut again);
@@ -71,12 +71,12 @@ fn settings_of(input: &mut Input<'_>) -> Settings {
 }
 
 fn decoded_census(bytes: &[u8], view: &ExpiryView) {
-    let Ok(census) = Census::decode(&mut Reader::new(bytes)) else {
+    let Ok(census) = Census::decode(&mut ByteReader::new(bytes)) else {
         return;
     };
     let mut again = vec![];
     census.encode(&mut again);
-    assert_eq!(Census::decode(&mut Reader::new(&again)), Ok(census));
+    assert_eq!(Census::decode(&mut ByteReader::new(&again)), Ok(census));
     ask(&census, view);
     let mut sum = Census::default();
     sum.merge(&census);
@@ -97,13 +97,13 @@ fn ask(census: &Census, view: &ExpiryView) {
 }
 
 fn decoded_histogram(bytes: &[u8], moment: Timestamp) {
-    let Ok(histogram) = ExpiryHistogram::decode(&mut Reader::new(bytes)) else {
+    let Ok(histogram) = ExpiryHistogram::decode(&mut ByteReader::new(bytes)) else {
         return;
     };
     let mut again = vec![];
     histogram.encode(&mut again);
     assert_eq!(
-        ExpiryHistogram::decode(&mut Reader::new(&again)).as_ref(),
+        ExpiryHistogram::decode(&mut ByteReader::new(&again)).as_ref(),
         Ok(&histogram)
     );
     let all = histogram.up_to(Timestamp::MAX);

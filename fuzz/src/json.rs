@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use ebbtide::internals::Sim;
 use ebbtide::{Container, Database, DefaultTtl, ManualClock, Options, Ttl};
 use ebbtide_cli::given;
-use ebbtide_cli::json::{Reading, from_json, from_json_with_time, to_json};
+use ebbtide_cli::json::{LineFormat, from_json, from_json_with_time, to_json};
 
 /// A line, behind it the name of its key's field: `name`, line feed, line. A line that can be read is stored, shown,
 /// and read again.
@@ -18,11 +18,11 @@ pub fn json(data: &[u8]) {
     typed(&field);
     for from_export in [false, true] {
         let key = Some(&*field);
-        read(line, Reading { key, from_export });
+        read(line, LineFormat { key, from_export });
     }
 }
 
-fn read(line: &[u8], reading: Reading<'_>) {
+fn read(line: &[u8], reading: LineFormat<'_>) {
     let timed = from_json_with_time(line, reading);
     let Ok(entry) = from_json(line, reading) else {
         assert!(timed.is_err(), "what asks for more takes no more lines");
@@ -36,7 +36,7 @@ fn read(line: &[u8], reading: Reading<'_>) {
     let item = item.expect("nothing expires here");
     let shown = to_json(&item);
     assert!(!shown.contains('\n'));
-    let again = from_json_with_time(shown.as_bytes(), Reading::default());
+    let again = from_json_with_time(shown.as_bytes(), LineFormat::default());
     let (again, at) = again.expect("what is shown can be read");
     assert_eq!(again, entry, "{shown}");
     assert_eq!(at, item.written_at(), "{shown}");

@@ -8,7 +8,7 @@ use ebbtide::internals::pieces::{
     may_contain,
 };
 use ebbtide::internals::{
-    PayloadCrc, Reader, Seek, Seq, Timestamp, hash_key, put_frame, read_frame,
+    ByteReader, PayloadCrc, Seek, Seq, Timestamp, hash_key, put_frame, read_frame,
 };
 
 use super::input::Input;
@@ -37,7 +37,7 @@ pub fn frame(data: &[u8]) {
                 let crc = crc32fast::hash(&[&start[..4], payload].concat());
                 start[4..].copy_from_slice(&crc.to_le_bytes());
             }
-            let mut reader = Reader::new(&bytes);
+            let mut reader = ByteReader::new(&bytes);
             match read_frame(&mut reader) {
                 Ok(payload) => {
                     let mut again = vec![];

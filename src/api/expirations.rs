@@ -7,7 +7,7 @@ use crate::api::container::Container;
 use crate::base::{Result, Timestamp, millis_up};
 use crate::data::item::Value;
 use crate::data::version::Version;
-use crate::engine::{Ended, Feed, Place};
+use crate::engine::{Ended, Feed, FeedPosition};
 use crate::expiry::Cause;
 
 /// By what an item ended.
@@ -92,27 +92,27 @@ impl fmt::Debug for Expiration {
 /// serde. It is good across reopens, kills and changes of settings, for the container that it is of.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
-pub struct ExpiryCursor(Place);
+pub struct ExpiryCursor(FeedPosition);
 
 impl ExpiryCursor {
     /// The oldest expiration that is still known when the reader is first asked for one.
     #[must_use]
     pub fn start() -> ExpiryCursor {
-        ExpiryCursor(Place::Start)
+        ExpiryCursor(FeedPosition::Start)
     }
 
     /// The time at which the reader is opened: what expires from then on. What had expired by then is left out, also in
     /// the same millisecond.
     #[must_use]
     pub fn now() -> ExpiryCursor {
-        ExpiryCursor(Place::Now)
+        ExpiryCursor(FeedPosition::Now)
     }
 
     /// What expires from a moment on, rounded up to a millisecond; where it is that of the opening, as
     /// [`ExpiryCursor::now`].
     #[must_use]
     pub fn at(moment: SystemTime) -> ExpiryCursor {
-        ExpiryCursor(Place::From(Timestamp::from_system_time_up(moment)))
+        ExpiryCursor(FeedPosition::From(Timestamp::from_system_time_up(moment)))
     }
 }
 
@@ -122,7 +122,7 @@ impl ExpiryCursor {
 pub struct Expirations {
     /// None: it could not be opened, and each call tries again.
     feed: Option<Feed>,
-    from: Place,
+    from: FeedPosition,
     container: Container,
     has_failed: bool,
 }

@@ -37,8 +37,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, Timestamp, file_name};
 use crate::catalog::{
-    Branch, Catalogue, Change, ContainerRecord, Edit, LoadedManifest, Manifest, Place, RunRecord,
-    find_current,
+    Branch, Catalogue, Change, ContainerRecord, Edit, LoadedManifest, Manifest, RunRecord,
+    StatePosition, find_current,
 };
 use crate::engine::options::Options;
 use crate::env::{Lock, LockKind};
@@ -132,8 +132,8 @@ impl Ledger {
         self.branches.iter().map(|branch| branch.told)
     }
 
-    fn place(&self) -> Place<'_> {
-        Place {
+    fn place(&self) -> StatePosition<'_> {
+        StatePosition {
             branches: &self.branches,
             used: self.used,
         }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::base::Result;
 use crate::data::batch::WriteTtl;
 use crate::data::item::{Item, Pair};
-use crate::data::own_writes::{Own, OwnPut, OwnWrites};
+use crate::data::own_writes::{OwnPut, OwnWrite, OwnWrites};
 use crate::engine::options::Durability;
 use crate::engine::{ContainerState, Handle, ReadSet};
 
@@ -83,10 +83,13 @@ impl TransactionState {
         key: &[u8],
     ) -> Result<(Option<Item>, Option<WriteTtl>)> {
         let place = self.read_set.touch(engine, state, key)?;
-        match self.own(state).map_or(Own::Unwritten, |own| own.get(key)) {
-            Own::Unwritten => Ok((self.read_set.read(engine, place, key)?, None)),
-            Own::Deleted => Ok((None, None)),
-            Own::Put(put) => {
+        match self
+            .own(state)
+            .map_or(OwnWrite::Unwritten, |own| own.get(key))
+        {
+            OwnWrite::Unwritten => Ok((self.read_set.read(engine, place, key)?, None)),
+            OwnWrite::Deleted => Ok((None, None)),
+            OwnWrite::Put(put) => {
                 let item = self.own_item(engine, place, key, &put)?;
                 Ok((item, Some(put.ttl)))
             }

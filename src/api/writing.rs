@@ -1,7 +1,7 @@
 //! Writing: what the methods of a container do, in whichever way the engine is asked.
 //!
-//! [`Writing`] checks what it is given and says which write it is, and the engine does it; a [`Way`] says whether that may
-//! take as long as it takes: [`Waiting`].
+//! [`Writing`] checks what it is given and says which write it is, and the engine does it; a [`WriteMode`] says whether
+//! that may take as long as it takes: [`Waiting`].
 
 use std::result::Result as Either;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub enum Update {
 }
 
 /// How the engine is asked for a write.
-pub trait Way {
+pub trait WriteMode {
     /// Whether the caller waits.
     type Patience: Patience;
 
@@ -41,12 +41,12 @@ pub trait Way {
 }
 
 /// Why it was not done.
-type Failure<W> = <<W as Way>::Patience as Patience>::Failure;
+type Failure<W> = <<W as WriteMode>::Patience as Patience>::Failure;
 
 /// It waits for what the write has to wait for.
 pub struct Waiting;
 
-impl Way for Waiting {
+impl WriteMode for Waiting {
     type Patience = Wait;
 
     #[inline(always)]
@@ -105,7 +105,7 @@ fn action(update: Update, found: Option<&Item>) -> Result<UpdateAction> {
     })
 }
 
-impl<W: Way> Writing<'_, W> {
+impl<W: WriteMode> Writing<'_, W> {
     #[inline]
     fn write_one(&self, op: Op<'_>) -> Either<(), Failure<W>> {
         let begun = self.engine.write_one::<W::Patience>(self.state, op)?;

@@ -25,15 +25,15 @@ impl fmt::Display for Malformed {
 
 /// Decodes from the front of a slice; every step checks that the bytes are there.
 #[derive(Clone, Debug)]
-pub struct Reader<'a> {
+pub struct ByteReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     /// Starts at the front of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Reader { bytes, at: 0 }
+        ByteReader { bytes, at: 0 }
     }
 
     /// The number of bytes read so far.
@@ -280,7 +280,7 @@ fn frame_crc(payload: &[u8]) -> u32 {
 }
 
 /// The payload of the frame that comes next.
-pub fn read_frame<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
+pub fn read_frame<'a>(reader: &mut ByteReader<'a>) -> Result<&'a [u8], Malformed> {
     let start = reader.clone();
     let len = reader.u32()?;
     let crc = reader.u32()?;
@@ -314,7 +314,7 @@ mod tests {
         ] {
             let mut out = vec![];
             put_varint(&mut out, value);
-            assert_eq!(Reader::new(&out).varint(), Ok(value));
+            assert_eq!(ByteReader::new(&out).varint(), Ok(value));
             for room in [out.len(), out.len() + 1, 16] {
                 let mut stored = vec![0; 1 + room];
                 for store in [store_varint, store_long_varint] {
@@ -322,16 +322,16 @@ mod tests {
                     assert_eq!(stored[1..=out.len()], out, "{value}, room for {room}");
                 }
             }
-            assert!(Reader::new(&out[..out.len() - 1]).varint().is_err());
+            assert!(ByteReader::new(&out[..out.len() - 1]).varint().is_err());
             for behind in [0, 0x7f, 0x80, 0xff] {
                 let padded = [&out[..], &[behind; 8]].concat();
-                let mut reader = Reader::new(&padded);
+                let mut reader = ByteReader::new(&padded);
                 assert_eq!((reader.varint(), reader.offset()), (Ok(value), out.len()));
             }
         }
         for bad in [&[0x80, 0x00][..], &[0xff; 10], &[0x80; 11]] {
             for bad in [bad.to_vec(), [bad, &[1; 8]].concat()] {
-                let mut reader = Reader::new(&bad);
+                let mut reader = ByteReader::new(&bad);
                 assert_eq!(reader.varint().unwrap_err().what, "not a varint");
                 assert_eq!(reader.offset(), 0);
             }
@@ -342,16 +342,16 @@ mod tests {
     fn a_frame_is_whole_or_refused() {
         let mut out = vec![];
         put_frame(&mut out, b"payload");
-        assert_eq!(read_frame(&mut Reader::new(&out)), Ok(&b"payload"[..]));
+        assert_eq!(read_frame(&mut ByteReader::new(&out)), Ok(&b"payload"[..]));
         for at in 0..out.len() {
             let mut bad = out.clone();
             bad[at] ^= 1;
             assert!(
-                read_frame(&mut Reader::new(&bad)).is_err(),
+                read_frame(&mut ByteReader::new(&bad)).is_err(),
                 "flipped byte {at}"
             );
             assert!(
-                read_frame(&mut Reader::new(&out[..at])).is_err(),
+                read_frame(&mut ByteReader::new(&out[..at])).is_err(),
                 "cut at {at}"
             );
         }

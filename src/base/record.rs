@@ -14,7 +14,7 @@
 
 use std::cmp::Ordering;
 
-use crate::base::coding::{Malformed, Reader, store_long_varint, store_varint};
+use crate::base::coding::{ByteReader, Malformed, store_long_varint, store_varint};
 use crate::base::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 
 /// The longest key, in bytes; the shortest has one byte.
@@ -96,7 +96,7 @@ impl Header {
 
     /// Reads what [`Header::encode`] wrote.
     #[inline(always)]
-    pub fn decode(base: Base, reader: &mut Reader<'_>) -> Result<Header, Malformed> {
+    pub fn decode(base: Base, reader: &mut ByteReader<'_>) -> Result<Header, Malformed> {
         let at = reader.clone();
         let tag = reader.u8()?;
         let kind = match tag & 3 {
@@ -191,7 +191,7 @@ mod tests {
         let mut out = vec![];
         header.encode(base, &mut out);
         assert_eq!(out, [0x09, 0xac, 0x02, 0x07, 0xe0, 0xd4, 0x03]);
-        assert_eq!(Header::decode(base, &mut Reader::new(&out)), Ok(header));
+        assert_eq!(Header::decode(base, &mut ByteReader::new(&out)), Ok(header));
         let longest = Header {
             seq: Seq(u64::MAX),
             written_at: Timestamp::MAX,
@@ -200,14 +200,14 @@ mod tests {
         };
         let mut bytes = vec![];
         longest.encode(Base::default(), &mut bytes);
-        let decoded = Header::decode(Base::default(), &mut Reader::new(&bytes));
+        let decoded = Header::decode(Base::default(), &mut ByteReader::new(&bytes));
         assert_eq!(decoded, Ok(longest));
         for len in 0..out.len() {
-            assert!(Header::decode(base, &mut Reader::new(&out[..len])).is_err());
+            assert!(Header::decode(base, &mut ByteReader::new(&out[..len])).is_err());
         }
         for tag in [0x00, 0x03, 0x0d, 0x11, 0x06] {
             assert!(
-                Header::decode(base, &mut Reader::new(&[tag, 0, 0, 0])).is_err(),
+                Header::decode(base, &mut ByteReader::new(&[tag, 0, 0, 0])).is_err(),
                 "tag {tag:#x}"
             );
         }

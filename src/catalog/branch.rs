@@ -30,16 +30,16 @@ fn is_zero(number: &u64) -> bool {
 
 /// Where a state is: the branches that led to it, earliest first, and its last sequence number.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct StatePosition<'a> {
     /// The branches.
     pub branches: &'a [Branch],
     /// The number.
     pub used: Seq,
 }
 
-impl Place<'_> {
+impl StatePosition<'_> {
     /// Whether another state came of this one, or is this one.
-    pub fn precedes(&self, later: &Place<'_>) -> bool {
+    pub fn precedes(&self, later: &StatePosition<'_>) -> bool {
         let left_at = match later.branches.strip_prefix(self.branches) {
             Some([]) => later.used,
             Some([next, ..]) => next.from,
@@ -83,12 +83,12 @@ mod tests {
             vec![],
         ];
         for (at, (branches, used)) in states.iter().enumerate() {
-            let own = Place {
+            let own = StatePosition {
                 branches,
                 used: Seq(*used),
             };
             let comes = |(branches, used): &(&[Branch], u64)| {
-                own.precedes(&Place {
+                own.precedes(&StatePosition {
                     branches,
                     used: Seq(*used),
                 })

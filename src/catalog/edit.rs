@@ -13,7 +13,7 @@ use std::mem::take;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Compression, ContainerId, HIGHEST_NUMBER, Quota, Seq, TableId, Timestamp};
-use crate::catalog::branch::{Branch, Place};
+use crate::catalog::branch::{Branch, StatePosition};
 use crate::data::range_delete::RangeDelete;
 use crate::expiry::{DefaultMillis, Settings};
 use crate::wal::{LogStart, Position, SyncedNote};
@@ -528,8 +528,8 @@ impl Catalogue {
     }
 
     /// Where its state is among those of all copies.
-    pub fn place(&self) -> Place<'_> {
-        Place {
+    pub fn place(&self) -> StatePosition<'_> {
+        StatePosition {
             branches: &self.branches,
             used: self.used,
         }

@@ -34,7 +34,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::coding::{FRAME_HEADER_LEN, Reader, put_frame, read_frame};
+use crate::base::coding::{ByteReader, FRAME_HEADER_LEN, put_frame, read_frame};
 use crate::base::{Error, Result, Timestamp, file_name};
 use crate::catalog::edit::{Catalogue, Change, Edit, Step};
 use crate::env::{File, Fs, make_dir, sync_name};
@@ -85,7 +85,7 @@ fn each_edit(path: &Path, bytes: &[u8], show: &mut dyn FnMut(&str)) -> Result<(C
             supported: FORMAT_VERSION,
         });
     }
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     reader.bytes(HEADER_LEN).expect("checked above");
     let mut catalogue = Catalogue::default();
     let mut edits = 0;
@@ -139,7 +139,7 @@ fn whole_frames(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let starts = 0..bytes.len().saturating_sub(FRAME_HEADER_LEN);
     // An edit's payload is a JSON object, never empty.
     let starts = starts.filter(|at| bytes[at + FRAME_HEADER_LEN] == b'{');
-    starts.filter_map(|at| read_frame(&mut Reader::new(&bytes[at..])).ok())
+    starts.filter_map(|at| read_frame(&mut ByteReader::new(&bytes[at..])).ok())
 }
 
 /// The highest edit in a manifest's bytes, whatever is damaged before it.

@@ -18,7 +18,7 @@ mod version;
 mod manifest;
 mod current;
 
-pub use branch::{Branch, Place};
+pub use branch::{Branch, StatePosition};
 pub use current::{
     CurrentManifest, LoadedManifest, expect_no_others, find_current, manifest_stamp,
 };
@@ -31,4 +31,4 @@ pub use run::Run;
 pub use table_file::{
     NamePin, ObsoleteTable, Pins, TableFile, TableSpace, later_table, unnamed_tables,
 };
-pub use version::Version;
+pub use version::ContainerVersion;

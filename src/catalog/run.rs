@@ -14,7 +14,7 @@ use crate::catalog::edit::{RunId, RunRecord};
 use crate::catalog::facts::{RunFacts, TableFacts};
 use crate::catalog::table_file::TableFile;
 use crate::expiry::{Census, DefaultMillis};
-use crate::table::{Found, Table};
+use crate::table::{Table, TableHit};
 
 /// Tables in key order, and their statistics.
 pub struct Run {
@@ -143,7 +143,7 @@ impl Run {
         hash: u64,
         key: &[u8],
         max: Seq,
-    ) -> Result<Option<Found>, P::Failure> {
+    ) -> Result<Option<TableHit>, P::Failure> {
         match self.table_for(key) {
             Some(table) => table.find::<P>(hash, key, max),
             None => Ok(None),

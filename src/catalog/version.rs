@@ -11,18 +11,18 @@ use crate::mem::RangeDeletes;
 
 /// The runs of a container at one moment, and its range deletes.
 #[derive(Default)]
-pub struct Version {
+pub struct ContainerVersion {
     /// Highest sequence number first: the order in which a get asks them.
     pub runs: Vec<Arc<Run>>,
     /// The range deletes that hide some of its records.
     pub range_deletes: Arc<RangeDeletes>,
 }
 
-impl Version {
+impl ContainerVersion {
     /// A version of these runs and range deletes.
-    pub fn new(mut runs: Vec<Arc<Run>>, range_deletes: Arc<RangeDeletes>) -> Version {
+    pub fn new(mut runs: Vec<Arc<Run>>, range_deletes: Arc<RangeDeletes>) -> ContainerVersion {
         runs.sort_by_key(|run| Reverse((run.census.seq_max, run.id)));
-        Version {
+        ContainerVersion {
             runs,
             range_deletes,
         }

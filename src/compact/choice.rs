@@ -19,7 +19,7 @@ pub struct Goals {
     /// From 0, as lazy as is worth it, to 1, when there is nothing else to do or the disk is full.
     pub eager: f64,
     /// The bytes worth rewriting to have one run less, because of the work that scans had with the current runs.
-    pub paid_by_scans: u64,
+    pub scan_credit: u64,
     /// The bytes worth rewriting to have fewer dead records, because of those that scans passed.
     pub paid_by_passing: u64,
 }

@@ -1,4 +1,4 @@
-//! Estimates of expired, superseded and live bytes, from the statistics of tables and memtables alone: the two-lane
+//! Estimates of expired, superseded and live bytes, from the statistics of tables and memtables alone: the two-class
 //! census, which is right after every change of the default, and the coordinated sample, which shows which records hide
 //! which.
 
@@ -103,11 +103,11 @@ const SAMPLED_LEAST: u64 = 256;
 pub struct Estimator<'a> {
     views: &'a [ExpiryView],
     ranges: &'a [Arc<RangeDeletes>],
-    parts: Vec<Part<'a>>,
+    parts: Vec<EstimatePart<'a>>,
 }
 
 /// A span of sequence numbers of a memtable, or a run.
-struct Part<'a> {
+struct EstimatePart<'a> {
     /// In each view.
     counted: Vec<Estimate>,
     /// Puts that are not expired in each view and that the sample represents.
@@ -159,7 +159,7 @@ impl<'a> Estimator<'a> {
         self.parts.extend(parts);
     }
 
-    fn part_of_memtable(&self, memtable: &'a Memtable, era: &Era) -> Part<'a> {
+    fn part_of_memtable(&self, memtable: &'a Memtable, era: &Era) -> EstimatePart<'a> {
         let census = era.census();
         let observed: Vec<Observed> = era
             .sample()
@@ -182,7 +182,7 @@ impl<'a> Estimator<'a> {
         let views = 0..self.views.len();
         let counted: Vec<_> = views.map(|nth| Estimate::of(census, gone(nth))).collect();
         let asked = counted.iter().zip(&hidden);
-        Part {
+        EstimatePart {
             asked: asked
                 .map(|(counted, hidden)| counted.live.less(*hidden))
                 .collect(),
@@ -225,7 +225,7 @@ impl<'a> Estimator<'a> {
         let counted: Vec<Estimate> = counted.collect();
         let thresholds = tables.iter().map(|table| table.sample.threshold);
         let sampled = tables.iter().map(|table| table.sample.records.len() as u64);
-        self.parts.push(Part {
+        self.parts.push(EstimatePart {
             asked: counted.iter().map(|counted| counted.live).collect(),
             counted,
             seq_min: census.seq_min,
@@ -270,8 +270,8 @@ impl<'a> Estimator<'a> {
     }
 
     /// The hash below which the sample of a part is used: every part with newer records has complete samples there.
-    fn asked_below(&self, part: &Part<'_>) -> u64 {
-        let stored = |part: &Part<'_>| part.counted[0].stored.bytes as f64;
+    fn asked_below(&self, part: &EstimatePart<'_>) -> u64 {
+        let stored = |part: &EstimatePart<'_>| part.counted[0].stored.bytes as f64;
         let share = stored(part) / self.parts.iter().map(stored).sum::<f64>().max(1.0);
         let most = (SAMPLED_MOST as f64 * share).max(SAMPLED_LEAST as f64);
         let own = match most / part.sampled as f64 {
@@ -307,7 +307,7 @@ impl<'a> Estimator<'a> {
     }
 
     /// The answers for puts that are live in the first view alone, in the first two alone, and so on.
-    fn ask(&self, part: &Part<'_>, below: u64, newest: &NewestSeqs) -> Vec<Answer> {
+    fn ask(&self, part: &EstimatePart<'_>, below: u64, newest: &NewestSeqs) -> Vec<Answer> {
         let none = Answer::none(below == u64::MAX);
         let mut answers = vec![none; self.views.len()];
         self.each(part, below, |observed| {
@@ -326,7 +326,7 @@ impl<'a> Estimator<'a> {
     }
 
     /// Whether a newer memtable has the key: its sample lacks most keys, but its filter knows them.
-    fn is_in_newer_memtable(&self, oversized: &Observed, of: &Part<'_>) -> bool {
+    fn is_in_newer_memtable(&self, oversized: &Observed, of: &EstimatePart<'_>) -> bool {
         self.parts
             .iter()
             .any(|part| match (&part.source, &of.source) {
@@ -344,7 +344,7 @@ impl<'a> Estimator<'a> {
     }
 
     /// Visits the sampled records of a part below a hash, and the oversized ones.
-    fn each(&self, part: &Part<'_>, below: u64, mut visit: impl FnMut(Observed)) {
+    fn each(&self, part: &EstimatePart<'_>, below: u64, mut visit: impl FnMut(Observed)) {
         match &part.source {
             Source::Memory(_, observed) => {
                 let is_below = |hash: u64| hash < below || below == u64::MAX;
@@ -371,7 +371,7 @@ fn asked_in(views: &[ExpiryView], header: &Header) -> usize {
     views.partition_point(|view| !view.dead(header))
 }
 
-impl Part<'_> {
+impl EstimatePart<'_> {
     /// The estimate of the part in each view: of the puts that end between two views, the visible share is that of
     /// their sample.
     fn shown(&self, answers: &[Answer], all: &Answer) -> Vec<Estimate> {

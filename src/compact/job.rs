@@ -263,13 +263,13 @@ struct Group {
     key: Vec<u8>,
     headers: Vec<Header>,
     /// Empty for dead records, which are written as tombstones at most.
-    values: Vec<Held>,
+    values: Vec<HeldValue>,
     /// Copied values.
     copies: Vec<u8>,
 }
 
 /// A value of the group, whose source has moved on.
-enum Held {
+enum HeldValue {
     /// Its range in the copies.
     Copy(Range<usize>),
     /// A value too long to copy.
@@ -312,12 +312,12 @@ impl Group {
                 let front = sources.front().expect("a record has a cursor");
                 let start = self.copies.len();
                 let held = if job.view.dead(&header) {
-                    Held::Copy(0..0)
+                    HeldValue::Copy(0..0)
                 } else if record.value_len > COPIED_LEN {
-                    Held::Source(front.value_bytes()?)
+                    HeldValue::Source(front.value_bytes()?)
                 } else {
                     self.copies.extend_from_slice(front.value()?);
-                    Held::Copy(start..self.copies.len())
+                    HeldValue::Copy(start..self.copies.len())
                 };
                 self.values.push(held);
                 self.headers.push(header);
@@ -336,8 +336,8 @@ impl Group {
             Verdict::Bury => Header::tombstone(self.headers[at].seq, self.headers[at].written_at),
         };
         let value = match &self.values[at] {
-            Held::Copy(range) => &self.copies[range.clone()],
-            Held::Source(bytes) => bytes,
+            HeldValue::Copy(range) => &self.copies[range.clone()],
+            HeldValue::Source(bytes) => bytes,
         };
         let record = RecordRef {
             header,

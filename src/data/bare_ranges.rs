@@ -34,7 +34,7 @@ const RANGES_MOST: usize = 16;
 
 /// A range without an item, as a reader found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct BareRange {
     /// The range.
     pub range: KeyRange,
     /// About how many dead records the reader passed in it.
@@ -169,7 +169,7 @@ impl BareRanges {
 
     /// Takes in the range that a reader at `max` has found; returns the ranges that are to be watched too: see
     /// [`BareRanges::watch`].
-    pub fn learn(&self, found: &Found, max: Seq) -> Vec<KeyRange> {
+    pub fn learn(&self, found: &BareRange, max: Seq) -> Vec<KeyRange> {
         let mut ranges = self.ranges.lock();
         let overlapping = |one: &&mut Watched| one.range.first_common(&found.range).is_some();
         let mut known = 0;
@@ -194,7 +194,7 @@ impl BareRanges {
 
     /// Watches ranges from now on. The caller holds the lock under which writes get their numbers; `last` is the last of
     /// these, and `found_bare` says whether no write to the container followed the reader, which was at `max`.
-    pub fn watch(&self, found: &Found, (last, found_bare, max): (Seq, bool, Seq)) {
+    pub fn watch(&self, found: &BareRange, (last, found_bare, max): (Seq, bool, Seq)) {
         let mut ranges = self.ranges.lock();
         let left = without(&found.range, &ranges);
         ranges.extend(left.into_iter().map(|range| Watched {

@@ -26,7 +26,7 @@
 //! The stamp (sequence number, `written_at`) is not in a batch's bytes: it is given under the commit lock and is in the
 //! log's frame. So the bytes and their checksum are made outside the commit lock.
 
-use crate::base::coding::{Front, Malformed, Reader, put_prefixed, put_varint};
+use crate::base::coding::{ByteReader, Front, Malformed, put_prefixed, put_varint};
 use crate::base::hash::hash_key;
 use crate::base::record::{Base, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::base::{ContainerId, HIGHEST_NUMBER, ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
@@ -348,11 +348,11 @@ fn put_front(container: ContainerId, ttl: WriteTtl) -> Front<PUT_FRONT_MOST> {
     front
 }
 
-fn container(reader: &mut Reader<'_>) -> Result<ContainerId, Malformed> {
+fn container(reader: &mut ByteReader<'_>) -> Result<ContainerId, Malformed> {
     Ok(ContainerId(reader.varint_up_to(u64::from(u32::MAX))? as u32))
 }
 
-fn key<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
+fn key<'a>(reader: &mut ByteReader<'a>) -> Result<&'a [u8], Malformed> {
     let at = reader.clone();
     let key = reader.prefixed()?;
     if key.is_empty() || key.len() > MAX_KEY_LEN {
@@ -362,7 +362,7 @@ fn key<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
 }
 
 /// A bound of a range: empty, a key, or the successor of a key.
-fn bound<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
+fn bound<'a>(reader: &mut ByteReader<'a>) -> Result<&'a [u8], Malformed> {
     let at = reader.clone();
     let bound = reader.prefixed()?;
     if bound.len() > MAX_KEY_LEN + 1 {
@@ -371,7 +371,7 @@ fn bound<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
     Ok(bound)
 }
 
-fn value<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
+fn value<'a>(reader: &mut ByteReader<'a>) -> Result<&'a [u8], Malformed> {
     let at = reader.clone();
     let value = reader.prefixed()?;
     if value.len() > MAX_VALUE_LEN {
@@ -383,14 +383,14 @@ fn value<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
 /// The writes in a batch's bytes, in order.
 #[derive(Clone, Debug)]
 pub struct Ops<'a> {
-    reader: Reader<'a>,
+    reader: ByteReader<'a>,
 }
 
 impl<'a> Ops<'a> {
     /// Reads from the front of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Ops {
-            reader: Reader::new(bytes),
+            reader: ByteReader::new(bytes),
         }
     }
 
@@ -459,7 +459,7 @@ impl<'a> Iterator for Ops<'a> {
         }
         let op = self.read();
         if op.is_err() {
-            self.reader = Reader::new(&[]);
+            self.reader = ByteReader::new(&[]);
         }
         Some(op)
     }
@@ -535,20 +535,20 @@ impl Relogged<'_> {
 
 /// The entries in a relog frame's bytes, in order.
 pub fn relogged(bytes: &[u8]) -> impl Iterator<Item = Result<Relogged<'_>, Malformed>> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     std::iter::from_fn(move || {
         if reader.is_empty() {
             return None;
         }
         let entry = read_relogged(&mut reader);
         if entry.is_err() {
-            reader = Reader::new(&[]);
+            reader = ByteReader::new(&[]);
         }
         Some(entry)
     })
 }
 
-fn read_relogged<'a>(reader: &mut Reader<'a>) -> Result<Relogged<'a>, Malformed> {
+fn read_relogged<'a>(reader: &mut ByteReader<'a>) -> Result<Relogged<'a>, Malformed> {
     let container = container(reader)?;
     if reader.clone().u8()? == RELOGGED_RANGE {
         reader.u8()?;

@@ -1,7 +1,7 @@
 //! The dead records that a walk passes between two items: when to ask whether the rest of a range is known to be bare,
 //! and the bare range that the walk reports.
 
-use crate::data::bare_ranges::{Found, PASSED_LEAST, after, common};
+use crate::data::bare_ranges::{BareRange, PASSED_LEAST, after, common};
 use crate::data::batch::KeyRange;
 
 /// After so many dead records a walk asks whether it is in a bare range, and then after as many again.
@@ -19,7 +19,7 @@ pub struct Bare {
 
 impl Bare {
     /// The same as a range, within the one that was walked.
-    pub fn within(self, range: &KeyRange, forward: bool) -> Found {
+    pub fn within(self, range: &KeyRange, forward: bool) -> BareRange {
         let (below, above) = match forward {
             true => (self.near, self.far),
             false => (self.far, self.near),
@@ -28,7 +28,7 @@ impl Bare {
             from: below.map_or(vec![], |below| after(&below)),
             to: above,
         };
-        Found {
+        BareRange {
             range: common(&bare, range),
             passed: self.passed,
         }

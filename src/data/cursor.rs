@@ -39,10 +39,10 @@ use bytes::Bytes;
 
 use crate::base::record::RecordRef;
 use crate::base::{Result, Seq};
+use crate::data::block_slice::BlockSlice;
 use crate::data::item::Pair;
-use crate::data::lane::Lane;
 use crate::data::lent::{Ask, Lent};
-use crate::data::stretch::Stretch;
+use crate::data::uniform_block::UniformBlock;
 use crate::expiry::ExpiryView;
 
 /// A target of a seek. The first three are for forward iteration, the last three for backward iteration.
@@ -80,12 +80,12 @@ impl Seek<'_> {
     }
 }
 
-/// An unread stretch of a source, in which all records are dead.
+/// An unread span of a source, in which all records are dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadSpan<'a> {
     /// Its first key.
     pub first: &'a [u8],
-    /// Its last key. All versions of a key are in one stretch.
+    /// Its last key. All versions of a key are in one slice.
     pub last: &'a [u8],
     /// Its highest sequence number.
     pub seq_max: Seq,
@@ -98,18 +98,18 @@ pub enum Position<'a> {
     End,
     /// A record.
     Record(RecordRef<'a>),
-    /// An unread stretch of dead records.
+    /// An unread span of dead records.
     DeadSpan(DeadSpan<'a>),
 }
 
 /// The entry under a cursor: a [`Position`], of a record the key alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Head<'a> {
+pub enum KeyPosition<'a> {
     /// Past the end.
     End,
     /// A record with this key.
     Record(&'a [u8]),
-    /// An unread stretch of dead records.
+    /// An unread span of dead records.
     DeadSpan(DeadSpan<'a>),
 }
 
@@ -122,11 +122,11 @@ pub trait Cursor {
     fn position(&self) -> Position<'_>;
     /// The same without the record's header: cheaper.
     #[inline(always)]
-    fn head(&self) -> Head<'_> {
+    fn head(&self) -> KeyPosition<'_> {
         match self.position() {
-            Position::End => Head::End,
-            Position::Record(record) => Head::Record(record.key),
-            Position::DeadSpan(span) => Head::DeadSpan(span),
+            Position::End => KeyPosition::End,
+            Position::Record(record) => KeyPosition::Record(record.key),
+            Position::DeadSpan(span) => KeyPosition::DeadSpan(span),
         }
     }
     /// Whether it is on a record: cheaper than [`Cursor::position`].
@@ -155,28 +155,28 @@ pub trait Cursor {
     /// Reads the dead span it is on, and goes to the first position in it, in the direction of `to`, that `to` admits
     /// (within a table's dead span that may be a block's), or beyond it if there is none.
     fn enter(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()>;
-    /// Whether the current record lies in a lane of this source all of whose records are certain to be shown under
-    /// `ask`. Then `lent` holds their bytes.
+    /// Whether the current record lies in a uniform block of this source all of whose records are certain to be shown
+    /// under `ask`. Then `lent` holds their bytes.
     #[inline]
-    fn hold_lane(&mut self, _ask: &Ask<'_>, _lent: &mut Lent) -> bool {
+    fn hold_uniform_block(&mut self, _ask: &Ask<'_>, _lent: &mut Lent) -> bool {
         false
     }
-    /// The items behind the current record in such a lane, as far as they come before the bound of `ask`; `None` where
-    /// there is no lane, or only few of them. Forwards, on a record that was decided about.
+    /// The items behind the current record in such a uniform block, as far as they come before the bound of `ask`;
+    /// `None` where there is no uniform block, or only few of them. Forwards, on a record that was decided about.
     #[inline]
-    fn stretch(&self, _ask: &Ask<'_>) -> Option<Stretch> {
+    fn block_slice(&self, _ask: &Ask<'_>) -> Option<BlockSlice> {
         None
     }
-    /// That lane, and the number of the current record in it.
+    /// That uniform block, and the number of the current record in it.
     #[inline]
-    fn lane(&self) -> Option<(Lane<'_>, usize)> {
+    fn uniform_block(&self) -> Option<(UniformBlock<'_>, usize)> {
         None
     }
-    /// Goes to a record of that lane that adds up.
-    fn stand_in_lane(&mut self, _at: usize) {}
-    /// The sequence number of a record of that lane that adds up.
-    fn seq_in_lane(&self, _at: usize) -> Seq {
-        unreachable!("a source without lanes")
+    /// Goes to a record of that uniform block that adds up.
+    fn stand_in_uniform_block(&mut self, _at: usize) {}
+    /// The sequence number of a record of that uniform block that adds up.
+    fn seq_in_uniform_block(&self, _at: usize) -> Seq {
+        unreachable!("a source without uniform blocks")
     }
     /// Lends the current record; its value is read and checked now.
     fn lend_one(&self, lent: &mut Lent) -> Result<()> {

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use crate::base::Seq;
 use crate::base::record::MAX_VALUE_LEN;
 use crate::data::item::Pair;
-use crate::data::lane::{Lane, LaneShape, Records};
+use crate::data::uniform_block::{Records, UniformBlock, UniformShape};
 use crate::expiry::ExpiryView;
 
 /// Longer keys and values of memtables are held, not copied.
@@ -63,7 +63,7 @@ pub struct Ask<'a> {
 
 /// Where a source stands after it lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stand {
+pub enum LendOutcome {
     /// It lent nothing, and has not moved: what it is on must be looked at.
     Same,
     /// On the last record that was decided about.
@@ -72,20 +72,20 @@ pub enum Stand {
     Behind,
 }
 
-impl Stand {
+impl LendOutcome {
     /// Where a source stands that is not on a record that was decided about.
     #[inline]
-    pub fn behind(has_moved: bool) -> Stand {
+    pub fn behind(has_moved: bool) -> LendOutcome {
         match has_moved {
-            true => Stand::Behind,
-            false => Stand::Same,
+            true => LendOutcome::Behind,
+            false => LendOutcome::Same,
         }
     }
 }
 
 /// An item: `key_at..value_at` is its key, `value_at..end` its value.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct ItemSpan {
     /// 0: copied. Otherwise one more than the index of the owner.
     owner: u32,
     key_at: u32,
@@ -94,13 +94,13 @@ pub struct Place {
     end: u32,
 }
 
-impl Place {
+impl ItemSpan {
     /// The place in the bytes that [`Lent::hold`] knows by the number `owner`: the key begins at `key_at`, the value
     /// behind it.
     #[inline(always)]
-    pub fn new(owner: u32, key_at: usize, value_at: usize, end: usize) -> Place {
+    pub fn new(owner: u32, key_at: usize, value_at: usize, end: usize) -> ItemSpan {
         debug_assert!(key_at < value_at && value_at <= end && end < APART as usize);
-        Place {
+        ItemSpan {
             owner,
             key_at: key_at as u32,
             value_at: value_at as u32,
@@ -114,7 +114,7 @@ impl Place {
     }
 
     /// The key, in the held bytes.
-    pub fn key<'a>(&self, held: Held<'a>) -> &'a [u8] {
+    pub fn key<'a>(&self, held: HeldBytes<'a>) -> &'a [u8] {
         &held.bytes(self.owner)[self.key_at as usize..self.value_at as usize]
     }
 }
@@ -123,18 +123,18 @@ const APART: u32 = u32::MAX;
 
 /// Items that follow each other.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct LentPart {
     /// The index of its first item.
     first: usize,
-    of: Stretch,
+    of: LentItems,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Stretch {
+enum LentItems {
     /// Places from this one on.
-    Places(usize),
-    /// Records from this one on of a lane, which add up.
-    Lane(u32, LaneShape, usize),
+    ItemSpans(usize),
+    /// Records from this one on of a uniform block, which add up.
+    UniformBlock(u32, UniformShape, usize),
 }
 
 /// How much a call has lent, and how much it is to lend.
@@ -185,13 +185,13 @@ impl Room {
 pub struct Lent {
     owners: Vec<Bytes>,
     copied: Vec<u8>,
-    places: Vec<Place>,
-    parts: Vec<Part>,
+    places: Vec<ItemSpan>,
+    parts: Vec<LentPart>,
     room: Room,
 }
 
 impl Lent {
-    /// Empties it, for a call that lends items one by one up to `enough`, stretches of records as long as there is not
+    /// Empties it, for a call that lends items one by one up to `enough`, slices of records as long as there is not
     /// enough and up to `most` items, and no more when keys and values come to `full_bytes`.
     pub fn begin(&mut self, (enough, most): (usize, usize), full_bytes: usize) {
         self.owners.clear();
@@ -249,12 +249,12 @@ impl Lent {
 
     /// Key and value of an item of this part.
     #[inline(always)]
-    fn of_part(&self, part: &Part, index: usize) -> Option<(&[u8], &[u8])> {
+    fn of_part(&self, part: &LentPart, index: usize) -> Option<(&[u8], &[u8])> {
         match part.of {
-            Stretch::Places(from) => self.at(&self.places[from + index - part.first]),
-            Stretch::Lane(owner, shape, from) => {
-                self.lane(owner, shape).record(from + index - part.first)
-            }
+            LentItems::ItemSpans(from) => self.at(&self.places[from + index - part.first]),
+            LentItems::UniformBlock(owner, shape, from) => self
+                .uniform_block(owner, shape)
+                .record(from + index - part.first),
         }
     }
 
@@ -292,20 +292,20 @@ impl Lent {
         let count = next.map_or(self.len(), |next| next.first) - part.first;
         let mut items = PartItems::default();
         match part.of {
-            Stretch::Places(from) => items.places = self.places[from..from + count].iter(),
-            Stretch::Lane(owner, shape, from) => {
-                items.records = self.lane(owner, shape).records(from..from + count);
+            LentItems::ItemSpans(from) => items.places = self.places[from..from + count].iter(),
+            LentItems::UniformBlock(owner, shape, from) => {
+                items.records = self.uniform_block(owner, shape).records(from..from + count);
             }
         }
         items
     }
 
-    fn lane(&self, owner: u32, shape: LaneShape) -> Lane<'_> {
-        shape.lane(self.held().bytes(owner), owner)
+    fn uniform_block(&self, owner: u32, shape: UniformShape) -> UniformBlock<'_> {
+        shape.block(self.held().bytes(owner), owner)
     }
 
     #[inline(always)]
-    fn at(&self, place: &Place) -> Option<(&[u8], &[u8])> {
+    fn at(&self, place: &ItemSpan) -> Option<(&[u8], &[u8])> {
         let (key_at, value_at) = (place.key_at as usize, place.value_at as usize);
         let owner = match self.owners.get((place.owner as usize).wrapping_sub(1)) {
             Some(owner) => &owner[..],
@@ -319,8 +319,8 @@ impl Lent {
 
     /// The held bytes.
     #[inline]
-    pub fn held(&self) -> Held<'_> {
-        Held(&self.owners)
+    pub fn held(&self) -> HeldBytes<'_> {
+        HeldBytes(&self.owners)
     }
 
     /// Holds these bytes; returns the number by which [`Lent::push`] knows them.
@@ -332,15 +332,16 @@ impl Lent {
         self.owners.len() as u32
     }
 
-    /// Adds these records of a lane, which add up and have different keys, as items; `room` is what is left then.
+    /// Adds these records of a uniform block, which add up and have different keys, as items; `room` is what is left
+    /// then.
     #[inline]
-    pub fn extend(&mut self, lane: &Lane<'_>, records: Range<usize>, room: Room) {
+    pub fn extend(&mut self, block: &UniformBlock<'_>, records: Range<usize>, room: Room) {
         if records.is_empty() {
             return;
         }
-        self.parts.push(Part {
+        self.parts.push(LentPart {
             first: self.room.items,
-            of: Stretch::Lane(lane.owner, lane.shape, records.start),
+            of: LentItems::UniformBlock(block.owner, block.shape, records.start),
         });
         self.room = room;
         debug_assert_eq!(
@@ -350,12 +351,12 @@ impl Lent {
     }
 
     /// Adds an item.
-    pub fn push(&mut self, place: Place) {
+    pub fn push(&mut self, place: ItemSpan) {
         self.places().0.push(place);
     }
 
     /// To add items that follow each other, and what is held.
-    pub fn places(&mut self) -> (Places<'_>, Held<'_>) {
+    pub fn places(&mut self) -> (ItemSpans<'_>, HeldBytes<'_>) {
         let Lent {
             owners,
             places,
@@ -363,19 +364,19 @@ impl Lent {
             room,
             ..
         } = self;
-        if !matches!(parts.last(), Some(part) if matches!(part.of, Stretch::Places(_))) {
-            parts.push(Part {
+        if !matches!(parts.last(), Some(part) if matches!(part.of, LentItems::ItemSpans(_))) {
+            parts.push(LentPart {
                 first: room.items,
-                of: Stretch::Places(places.len()),
+                of: LentItems::ItemSpans(places.len()),
             });
             places.reserve(room.enough.saturating_sub(room.items));
         }
         let left = *room;
-        let places = Places { places, room, left };
-        (places, Held(owners))
+        let places = ItemSpans { places, room, left };
+        (places, HeldBytes(owners))
     }
 
-    /// Takes back all items but so many, none of them of a lane.
+    /// Takes back all items but so many, none of them of a uniform block.
     pub fn forget_from(&mut self, index: usize) {
         while self.len() > index {
             let item = self.last();
@@ -393,7 +394,7 @@ impl Lent {
             Ok(piece) if piece.len() > COPY_MOST => {
                 let end = piece.len();
                 let owner = self.hold(piece);
-                self.push(Place::new(owner, 0, key_len, end));
+                self.push(ItemSpan::new(owner, 0, key_len, end));
             }
             Ok(piece) => self.copy(&piece[..key_len], &piece[key_len..]),
             Err((key, value)) => self.push_apart(&key, value),
@@ -405,7 +406,7 @@ impl Lent {
         self.copied.extend_from_slice(key);
         self.copied.extend_from_slice(value);
         let value_at = at + key.len();
-        self.push(Place::new(0, at, value_at, value_at + value.len()));
+        self.push(ItemSpan::new(0, at, value_at, value_at + value.len()));
     }
 
     /// Adds an item whose value is all of `value`.
@@ -414,7 +415,7 @@ impl Lent {
         let key_at = self.copied.len() as u32;
         self.copied.extend_from_slice(key);
         let bytes = key.len() + value.len();
-        let place = Place {
+        let place = ItemSpan {
             owner: self.hold(value),
             key_at,
             value_at: self.copied.len() as u32,
@@ -430,7 +431,7 @@ impl Lent {
 #[derive(Clone, Default)]
 struct PartItems<'a> {
     records: Records<'a>,
-    places: std::slice::Iter<'a, Place>,
+    places: std::slice::Iter<'a, ItemSpan>,
 }
 
 impl PartItems<'_> {
@@ -472,7 +473,7 @@ impl<'a> LentIter<'a> {
         is_more
     }
 
-    // Not inlined, so that what takes records out of a lane is.
+    // Not inlined, so that what takes records out of a uniform block is.
     #[inline(never)]
     fn next_elsewhere(&mut self) -> Option<(&'a [u8], &'a [u8])> {
         loop {
@@ -535,9 +536,9 @@ impl ExactSizeIterator for LentIter<'_> {}
 
 /// The bytes that are held for the lent items.
 #[derive(Clone, Copy)]
-pub struct Held<'a>(&'a [Bytes]);
+pub struct HeldBytes<'a>(&'a [Bytes]);
 
-impl<'a> Held<'a> {
+impl<'a> HeldBytes<'a> {
     /// Those of this number.
     #[inline(always)]
     pub fn bytes(self, owner: u32) -> &'a [u8] {
@@ -546,21 +547,21 @@ impl<'a> Held<'a> {
 }
 
 /// The last part of a [`Lent`], to which places are added.
-pub struct Places<'a> {
-    places: &'a mut Vec<Place>,
+pub struct ItemSpans<'a> {
+    places: &'a mut Vec<ItemSpan>,
     room: &'a mut Room,
     /// The room as it is now: here it may stay in registers.
     left: Room,
 }
 
-impl Drop for Places<'_> {
+impl Drop for ItemSpans<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         *self.room = self.left;
     }
 }
 
-impl Places<'_> {
+impl ItemSpans<'_> {
     /// Whether nothing more is to be added.
     #[inline(always)]
     pub fn are_full(&self) -> bool {
@@ -573,13 +574,13 @@ impl Places<'_> {
     }
 
     /// The place that was added last.
-    pub fn last(&self) -> Option<&Place> {
+    pub fn last(&self) -> Option<&ItemSpan> {
         self.places.last()
     }
 
     /// Adds an item.
     #[inline(always)]
-    pub fn push(&mut self, place: Place) {
+    pub fn push(&mut self, place: ItemSpan) {
         self.places.push(place);
         self.left.take(place.bytes());
     }

@@ -7,11 +7,11 @@ use crate::base::record::{RecordRef, key_prefix};
 use crate::base::{Error, Result, Seq};
 use crate::data::bare_ranges::Passing;
 use crate::data::batch::KeyRange;
-use crate::data::cursor::{Cursor, DeadSpan, Head, Position, Seek};
-use crate::data::lend::{LaneMerge, Left, MOST_LANES};
-use crate::data::lent::{Ask, Lent, Stand};
+use crate::data::block_slice::BlockSlice;
+use crate::data::cursor::{Cursor, DeadSpan, KeyPosition, Position, Seek};
+use crate::data::lend::{Left, MOST_BLOCKS, UniformMerge};
+use crate::data::lent::{Ask, LendOutcome, Lent};
 use crate::data::range_tombstones::RangeTombstones;
-use crate::data::stretch::Stretch;
 use crate::expiry::ExpiryView;
 
 /// Many sources as one, in one direction: a list of cursors sorted by their positions. While one source stays first,
@@ -35,14 +35,14 @@ pub struct Merge<C> {
     passing: Passing,
     /// The error of a failed step.
     failure: Option<Error>,
-    /// Room for a merge of lanes, when one has lent.
-    lanes: Option<Box<LaneMerge>>,
+    /// Room for a merge of uniform blocks, when one has lent.
+    blocks: Option<Box<UniformMerge>>,
 }
 
 /// A dead span counts for so many records: in memory it has about as many or more.
 const PASSED_IN_SPAN: usize = 16;
 
-const HOLDS_A_LANE: &str = "it holds a lane";
+const HOLDS_ONE: &str = "it holds a uniform block";
 
 /// A cursor's entry in the order.
 #[derive(Clone, Copy)]
@@ -76,7 +76,7 @@ impl<C: Cursor> Merge<C> {
             dead_spans: 0,
             passing,
             failure: None,
-            lanes: None,
+            blocks: None,
         };
         merge.sort_all(all);
         merge.resolve_dead_spans(view)?;
@@ -88,9 +88,9 @@ impl<C: Cursor> Merge<C> {
         let (mut order, mut dead_spans) = (Vec::with_capacity(cursors.len()), 0);
         for at in cursors {
             let key = match self.cursors[at].head() {
-                Head::End => continue,
-                Head::Record(key) => key,
-                Head::DeadSpan(span) => {
+                KeyPosition::End => continue,
+                KeyPosition::Record(key) => key,
+                KeyPosition::DeadSpan(span) => {
                     dead_spans += 1;
                     self.far_end(&span)
                 }
@@ -229,7 +229,7 @@ impl<C: Cursor> Merge<C> {
     }
 
     /// The items behind the first record, which was decided about, that the first cursor has before any other. Forwards.
-    pub fn stretch(&self, ask: &Ask<'_>) -> Option<Stretch> {
+    pub fn block_slice(&self, ask: &Ask<'_>) -> Option<BlockSlice> {
         let bound = self.bound_at(1, ask);
         let above = self.seq_above_dead_spans();
         let ask = Ask {
@@ -237,30 +237,35 @@ impl<C: Cursor> Merge<C> {
             bound,
             ..*ask
         };
-        self.front()?.stretch(&ask)
+        self.front()?.block_slice(&ask)
     }
 
-    /// The first cursor goes to a record of the stretch that it gave.
-    pub fn stand_in_stretch(&mut self, at: usize) {
+    /// The first cursor goes to a record of the slice that it gave.
+    pub fn stand_in_slice(&mut self, at: usize) {
         let first = self.order[0].at;
-        self.cursors[first].stand_in_lane(at);
+        self.cursors[first].stand_in_uniform_block(at);
     }
 
-    /// Lends from the lanes of the first cursors, up to a cursor without one.
-    pub fn lend(&mut self, ask: &Ask<'_>, lent: &mut Lent, view: &ExpiryView) -> Result<Stand> {
+    /// Lends from the uniform blocks of the first cursors, up to a cursor without one.
+    pub fn lend(
+        &mut self,
+        ask: &Ask<'_>,
+        lent: &mut Lent,
+        view: &ExpiryView,
+    ) -> Result<LendOutcome> {
         let above = self.seq_above_dead_spans();
         let ask = Ask { above, ..*ask };
         // Backwards one at a time.
-        let most = if self.forward { MOST_LANES } else { 1 };
+        let most = if self.forward { MOST_BLOCKS } else { 1 };
         let (first, cursors) = (self.order.iter().take(most), &mut self.cursors);
-        let holds = |entry: &&MergeEntry| cursors[entry.at].hold_lane(&ask, lent);
-        let lanes = first.take_while(holds).count();
-        let stand = match lanes {
-            0 => Stand::Same,
+        let holds = |entry: &&MergeEntry| cursors[entry.at].hold_uniform_block(&ask, lent);
+        let blocks = first.take_while(holds).count();
+        let stand = match blocks {
+            0 => LendOutcome::Same,
             1 => self.lend_first(&ask, lent, view),
-            _ => self.lend_merged(lanes, &ask, lent, view)?,
+            _ => self.lend_merged(blocks, &ask, lent, view)?,
         };
-        if stand == Stand::Behind
+        if stand == LendOutcome::Behind
             && let Err(error) = self.resolve_dead_spans(Some(view))
         {
             self.fail(&error);
@@ -275,68 +280,68 @@ impl<C: Cursor> Merge<C> {
             return ask.bound;
         };
         let key = match self.cursors[next.at].head() {
-            Head::Record(key) => key,
-            Head::DeadSpan(span) => self.far_end(&span),
-            Head::End => unreachable!("cursors at their end are not in the order"),
+            KeyPosition::Record(key) => key,
+            KeyPosition::DeadSpan(span) => self.far_end(&span),
+            KeyPosition::End => unreachable!("cursors at their end are not in the order"),
         };
         let bound = ask.bound.filter(|&bound| (bound < key) == self.forward);
         Some(bound.unwrap_or(key))
     }
 
     /// Lends from the first cursor.
-    fn lend_first(&mut self, ask: &Ask<'_>, lent: &mut Lent, view: &ExpiryView) -> Stand {
+    fn lend_first(&mut self, ask: &Ask<'_>, lent: &mut Lent, view: &ExpiryView) -> LendOutcome {
         let first = self.order[0].at;
         let bound = self.bound_at(1, ask);
-        let (lane, at) = self.cursors[first].lane().expect(HOLDS_A_LANE);
+        let (block, at) = self.cursors[first].uniform_block().expect(HOLDS_ONE);
         let ask = Ask { bound, ..*ask };
         let (stand, at) = match self.forward {
-            true => lane.lend(at, &ask, lent),
-            false => lane.lend_back(at, &ask, lent),
+            true => block.lend(at, &ask, lent),
+            false => block.lend_back(at, &ask, lent),
         };
-        if stand != Stand::Same {
-            self.cursors[first].stand_in_lane(at);
+        if stand != LendOutcome::Same {
+            self.cursors[first].stand_in_uniform_block(at);
         }
-        if stand == Stand::Behind && self.order.len() > 1 {
+        if stand == LendOutcome::Behind && self.order.len() > 1 {
             self.replace(0, Some(view));
         }
         stand
     }
 
-    /// Merges the lanes of so many cursors. Where one ends, its cursor goes on to the next certain one.
+    /// Merges the uniform blocks of so many cursors. Where one ends, its cursor goes on to the next certain one.
     fn lend_merged(
         &mut self,
-        lanes: usize,
+        blocks: usize,
         ask: &Ask<'_>,
         lent: &mut Lent,
         view: &ExpiryView,
-    ) -> Result<Stand> {
-        let mut merge = self.lanes.take().unwrap_or_default();
-        merge.reserve(lanes);
-        for entry in &self.order[..lanes] {
-            let (lane, at) = self.cursors[entry.at].lane().expect(HOLDS_A_LANE);
-            merge.push(entry.at, &lane, at);
+    ) -> Result<LendOutcome> {
+        let mut merge = self.blocks.take().unwrap_or_default();
+        merge.reserve(blocks);
+        for entry in &self.order[..blocks] {
+            let (block, at) = self.cursors[entry.at].uniform_block().expect(HOLDS_ONE);
+            merge.push(entry.at, &block, at);
         }
-        merge.begin(self.bound_at(lanes, ask), lent.held(), lent.len());
+        merge.begin(self.bound_at(blocks, ask), lent.held(), lent.len());
         let (mut has_moved, mut went_on) = (false, Ok(true));
         let stand = loop {
-            let bound = self.bound_at(lanes, ask);
-            let seq = |cursor: usize, at: usize| self.cursors[cursor].seq_in_lane(at);
+            let bound = self.bound_at(blocks, ask);
+            let seq = |cursor: usize, at: usize| self.cursors[cursor].seq_in_uniform_block(at);
             let stand = merge.lend(&Ask { bound, ..*ask }, lent, seq);
-            has_moved |= stand != Stand::Same;
-            if stand != Stand::OnLast || lent.is_full() {
+            has_moved |= stand != LendOutcome::Same;
+            if stand != LendOutcome::OnLast || lent.is_full() {
                 break stand;
             }
-            went_on = self.go_on(&mut merge, lanes, ask, lent, view);
+            went_on = self.go_on(&mut merge, blocks, ask, lent, view);
             if !matches!(went_on, Ok(true)) {
-                break Stand::Behind;
+                break LendOutcome::Behind;
             }
         };
         if has_moved {
             let left = merge.left(lent.held());
-            self.leave_lanes(lanes, left, matches!(went_on, Ok(true)));
+            self.leave_uniform_blocks(blocks, left, matches!(went_on, Ok(true)));
         }
         merge.clear();
-        self.lanes = Some(merge);
+        self.blocks = Some(merge);
         match went_on {
             Ok(true) => {}
             Ok(false) => self.replace(0, Some(view)),
@@ -346,48 +351,48 @@ impl<C: Cursor> Merge<C> {
             }
         }
         Ok(match stand {
-            Stand::Same => Stand::behind(has_moved),
+            LendOutcome::Same => LendOutcome::behind(has_moved),
             other => other,
         })
     }
 
-    /// Moves on the cursor whose lane has ended; true: it is in another one, which takes its place.
+    /// Moves on the cursor whose uniform block has ended; true: it is in another one, which takes its place.
     fn go_on(
         &mut self,
-        merge: &mut LaneMerge,
-        lanes: usize,
+        merge: &mut UniformMerge,
+        blocks: usize,
         ask: &Ask<'_>,
         lent: &mut Lent,
         view: &ExpiryView,
     ) -> Result<bool> {
         let ended = merge.first(lent.held());
         let cursor = &mut self.cursors[ended.cursor];
-        cursor.stand_in_lane(ended.at);
+        cursor.stand_in_uniform_block(ended.at);
         cursor.advance(Some(view))?;
-        let holds = cursor.hold_lane(ask, lent);
+        let holds = cursor.hold_uniform_block(ask, lent);
         if holds {
-            let (lane, at) = self.cursors[ended.cursor].lane().expect(HOLDS_A_LANE);
-            merge.go_on(&lane, at, self.bound_at(lanes, ask), lent.held());
+            let (block, at) = self.cursors[ended.cursor].uniform_block().expect(HOLDS_ONE);
+            merge.go_on(&block, at, self.bound_at(blocks, ask), lent.held());
         }
         Ok(holds)
     }
 
-    /// Sorts in these cursors where the merge has left them; the first one only if it is still in its lane.
-    fn leave_lanes(
+    /// Sorts in these cursors where the merge has left them; the first one only if it is still in its uniform block.
+    fn leave_uniform_blocks(
         &mut self,
-        lanes: usize,
+        blocks: usize,
         left: impl DoubleEndedIterator<Item = Left>,
         with_first: bool,
     ) {
         // From the last one on, so that what is behind a place is in order.
-        for (place, left) in (0..lanes).rev().zip(left.rev()) {
+        for (place, left) in (0..blocks).rev().zip(left.rev()) {
             let (prefix, at) = (left.prefix, left.cursor);
             let entry = MergeEntry { prefix, at };
             if place == 0 && !with_first {
                 self.order[place] = entry;
                 return;
             }
-            self.cursors[left.cursor].stand_in_lane(left.at);
+            self.cursors[left.cursor].stand_in_uniform_block(left.at);
             self.sort_in(place, entry);
         }
     }
@@ -398,7 +403,7 @@ impl<C: Cursor> Merge<C> {
             return Seq(0);
         }
         let seq_max = |entry: &MergeEntry| match self.cursors[entry.at].head() {
-            Head::DeadSpan(span) => span.seq_max,
+            KeyPosition::DeadSpan(span) => span.seq_max,
             _ => Seq(0),
         };
         self.order.iter().map(seq_max).max().unwrap_or_default()
@@ -425,12 +430,12 @@ impl<C: Cursor> Merge<C> {
     fn replace(&mut self, place: usize, view: Option<&ExpiryView>) {
         let at = self.order[place].at;
         let key = match self.cursors[at].head() {
-            Head::End => {
+            KeyPosition::End => {
                 self.order.remove(place);
                 return;
             }
-            Head::Record(key) => key,
-            Head::DeadSpan(span) => {
+            KeyPosition::Record(key) => key,
+            KeyPosition::DeadSpan(span) => {
                 self.dead_spans += usize::from(view.is_some());
                 self.far_end(&span)
             }

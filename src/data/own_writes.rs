@@ -44,7 +44,7 @@ impl OwnPut {
 
 /// A transaction's last write of a key.
 #[derive(Clone, Debug)]
-pub enum Own {
+pub enum OwnWrite {
     /// Nothing: the snapshot tells what is there.
     Unwritten,
     /// It was deleted, alone or by range.
@@ -79,12 +79,12 @@ impl OwnWrites {
     }
 
     /// The transaction's last write of a key.
-    pub fn get(&self, key: &[u8]) -> Own {
+    pub fn get(&self, key: &[u8]) -> OwnWrite {
         match self.writes.get(key) {
-            Some(Some(put)) => Own::Put(put.clone()),
-            Some(None) => Own::Deleted,
-            None if self.is_deleted_by_range(key) => Own::Deleted,
-            None => Own::Unwritten,
+            Some(Some(put)) => OwnWrite::Put(put.clone()),
+            Some(None) => OwnWrite::Deleted,
+            None if self.is_deleted_by_range(key) => OwnWrite::Deleted,
+            None => OwnWrite::Unwritten,
         }
     }
 

@@ -1,16 +1,16 @@
 //! Which keys range deletes cover: the key space, cut where the answer changes.
 //!
 //! ```text
-//! range deletes    5: a ──────────── m        stretches     a 5   c 8   f 5   m 0
+//! range deletes    5: a ──────────── m        fragments     a 5   c 8   f 5   m 0
 //!                  8:     c ── f              before a: 0
 //! ```
 //!
-//! [`Fragments`] have the highest sequence number over each stretch, of all range deletes together. They are immutable
+//! [`Fragments`] have the highest sequence number over each fragment, of all range deletes together. They are immutable
 //! and share structure: a B-tree whose nodes are copied on the path to what a newer range delete changes. So adding one
 //! copies some nodes, whatever it covers; holders of the older tree keep it; and a lookup is a search.
 //!
 //! ```text
-//! node     keys: where its stretches, or its nodes, begin, ascending     least: the lowest sequence number of a stretch in it
+//! node     keys: where its fragments, or its nodes, begin, ascending     least: the lowest sequence number of a fragment in it
 //! ```
 //!
 //! A [`RangeTombstones`] joins the range deletes of several sources, for one reader.
@@ -50,8 +50,8 @@ struct Node {
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // Most nodes are of the first kind.
 enum Below {
-    /// The sequence numbers of stretches.
-    Stretches([Seq; NODE_MOST]),
+    /// The sequence numbers of fragments.
+    Fragments([Seq; NODE_MOST]),
     Nodes(Vec<Arc<Node>>),
 }
 
@@ -190,8 +190,8 @@ fn touch<T: Copy>(words: &[T; NODE_MOST]) {
     }
 }
 
-/// Where a stretch begins, and its sequence number.
-type Stretch<'a> = (&'a [u8], Seq);
+/// Where a fragment begins, and its sequence number.
+type Fragment<'a> = (&'a [u8], Seq);
 
 impl Node {
     /// No node, one, or two halves.
@@ -215,13 +215,13 @@ impl Node {
         parts.map(make).collect()
     }
 
-    fn leaves(stretches: Vec<Stretch<'_>>) -> Vec<Arc<Node>> {
+    fn leaves(fragments: Vec<Fragment<'_>>) -> Vec<Arc<Node>> {
         let below = |of: Vec<Seq>| {
             let mut seqs = [Seq(0); NODE_MOST];
             seqs[..of.len()].copy_from_slice(&of);
-            Below::Stretches(seqs)
+            Below::Fragments(seqs)
         };
-        Node::of(stretches, |number| *number, below)
+        Node::of(fragments, |number| *number, below)
     }
 
     fn over(nodes: &[Arc<Node>]) -> Vec<Arc<Node>> {
@@ -234,14 +234,14 @@ impl Node {
     fn number(&self, key: &[u8]) -> Seq {
         let mut node = self;
         loop {
-            if let Below::Stretches(seqs) = &node.below {
+            if let Below::Fragments(seqs) = &node.below {
                 touch(seqs);
             }
             let Some(at) = node.keys.up_to(key).checked_sub(1) else {
                 return Seq(0);
             };
             match &node.below {
-                Below::Stretches(seqs) => return seqs[at],
+                Below::Fragments(seqs) => return seqs[at],
                 Below::Nodes(nodes) => node = &nodes[at],
             }
         }
@@ -259,7 +259,7 @@ impl Node {
             None => 0,
         };
         let least = match &self.below {
-            Below::Stretches(seqs) => seqs[start..end].iter().copied().min(),
+            Below::Fragments(seqs) => seqs[start..end].iter().copied().min(),
             Below::Nodes(nodes) => (start..end)
                 .map(|at| {
                     let first = first.filter(|_| at == start);
@@ -270,19 +270,19 @@ impl Node {
         least.unwrap_or(Seq::MAX)
     }
 
-    /// The nodes that replace this one when `new` stretches replace those that begin from `from` to `to`.
-    fn replaced(&self, from: &[u8], to: Option<&[u8]>, new: &[Stretch<'_>]) -> Vec<Arc<Node>> {
+    /// The nodes that replace this one when `new` fragments replace those that begin from `from` to `to`.
+    fn replaced(&self, from: &[u8], to: Option<&[u8]>, new: &[Fragment<'_>]) -> Vec<Arc<Node>> {
         let len = self.keys.len;
         match &self.below {
-            Below::Stretches(seqs) => {
+            Below::Fragments(seqs) => {
                 let start = self.keys.before(from);
                 let end = to.map_or(len, |to| self.keys.before(to)).max(start);
-                let stretches = |range: Range<usize>| {
+                let fragments = |range: Range<usize>| {
                     let seqs = seqs[range.clone()].iter().copied();
                     self.keys.iter(range).zip(seqs)
                 };
                 let new = new.iter().copied();
-                let all = stretches(0..start).chain(new).chain(stretches(end..len));
+                let all = fragments(0..start).chain(new).chain(fragments(end..len));
                 Node::leaves(all.collect())
             }
             Below::Nodes(nodes) => {
@@ -304,7 +304,7 @@ impl Node {
         let start = self.keys.up_to(first).saturating_sub(1);
         for at in start..self.keys.up_to(last) {
             match &self.below {
-                Below::Stretches(seqs) => visit(self.keys.get(at), seqs[at]),
+                Below::Fragments(seqs) => visit(self.keys.get(at), seqs[at]),
                 Below::Nodes(nodes) => nodes[at].visit(first, last, visit),
             }
         }
@@ -327,13 +327,13 @@ impl Fragments {
             return self.clone();
         }
         let (from, to) = (range.from.as_slice(), range.to.as_deref());
-        // Behind the range nothing changes, so a stretch begins there, if none does yet.
+        // Behind the range nothing changes, so a fragment begins there, if none does yet.
         let behind = to.map(|to| (to, self.max_covering_seq(to)));
         let new = [
             Some((from, seq)),
             behind.filter(|(to, _)| !self.begins_at(to)),
         ];
-        let new: Vec<Stretch<'_>> = new.into_iter().flatten().collect();
+        let new: Vec<Fragment<'_>> = new.into_iter().flatten().collect();
         let mut nodes = match &self.root {
             Some(root) => root.replaced(from, to, &new),
             None => Node::leaves(new),
@@ -381,7 +381,7 @@ impl Fragments {
         root.map_or(Seq(0), |root| root.least(Some(first), Some(last)))
     }
 
-    /// Calls `visit` for each stretch that has a key from `first` to `last`, in order: with its beginning and sequence
+    /// Calls `visit` for each fragment that has a key from `first` to `last`, in order: with its beginning and sequence
     /// number.
     pub fn visit(&self, first: &[u8], last: &[u8], mut visit: impl FnMut(&[u8], Seq)) {
         if let Some(root) = &self.root {

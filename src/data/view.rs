@@ -8,12 +8,12 @@ use crate::base::record::{Header, key_prefix};
 use crate::base::{Result, Seq};
 use crate::data::bare_ranges::{BareRanges, Passing};
 use crate::data::between::{Bare, Between};
+use crate::data::block_slice::BlockSlice;
 use crate::data::cursor::{Cursor, Seek};
 use crate::data::item::Item;
-use crate::data::lent::{Ask, CertainView, Lent, Stand};
+use crate::data::lent::{Ask, CertainView, LendOutcome, Lent};
 use crate::data::merge::Merge;
 use crate::data::range_tombstones::RangeTombstones;
-use crate::data::stretch::Stretch;
 use crate::expiry::{ExpiryCheck, ExpiryView, ExpiryViews};
 
 /// Whether both keys are equal. Mostly the prefixes differ already.
@@ -42,8 +42,8 @@ impl Horizon {
     }
 }
 
-/// An iterator begins a stretch when so many items in a row came from one source: where the keys of several sources
-/// alternate, stretches would be short.
+/// An iterator begins a slice when so many items in a row came from one source: where the keys of several sources
+/// alternate, slices would be short.
 const LEAD_LEAST: usize = 3;
 
 /// What a call lends.
@@ -66,7 +66,7 @@ pub struct Walk<C> {
     /// Whether the first record was decided about already.
     given: bool,
     /// The items behind the first record, which are returned before the merge moves on. Forwards.
-    stretch: Option<Stretch>,
+    slice: Option<BlockSlice>,
     /// The cursor that the last item came from, and from how many others before that in a row.
     leader: (Option<usize>, usize),
     /// What was passed since the last item.
@@ -93,7 +93,7 @@ impl<C: Cursor> Walk<C> {
             horizon,
             forward: to.is_forward(),
             given: false,
-            stretch: None,
+            slice: None,
             leader: (None, 0),
             between: Between::default(),
         })
@@ -166,7 +166,7 @@ impl<C: Cursor> Walk<C> {
     }
 
     /// The next visible item at this moment whose key `admits` accepts: forwards, those before the bound. What is live by
-    /// the view is. `decided` becomes the last key that was decided about, visible or not, or a stretch knows it; older
+    /// the view is. `decided` becomes the last key that was decided about, visible or not, or a slice knows it; older
     /// versions of that key are skipped.
     #[inline]
     pub fn next<F: Fn() -> ExpiryViews>(
@@ -180,47 +180,47 @@ impl<C: Cursor> Walk<C> {
             return self.backwards(check, decided, admits);
         }
         let (settings, moment) = (&certain.0.later.settings, check.moment);
-        let take = |stretch: &mut Stretch| stretch.take(settings, moment);
-        if let Some(item) = self.stretch(certain.0).and_then(take) {
+        let take = |slice: &mut BlockSlice| slice.take(settings, moment);
+        if let Some(item) = self.block_slice(certain.0).and_then(take) {
             return Some(Ok(item));
         }
-        self.end_stretch(decided);
-        if let Some(item) = self.begin_stretch(decided, certain).and_then(take) {
+        self.end_slice(decided);
+        if let Some(item) = self.begin_slice(decided, certain).and_then(take) {
             return Some(Ok(item));
         }
         self.forwards(check, decided, admits)
     }
 
-    /// The stretch, if there is one and the view is its.
+    /// The slice, if there is one and the view is its.
     #[inline(always)]
-    pub fn stretch(&mut self, view: &CertainView) -> Option<&mut Stretch> {
-        let stretch = self.stretch.as_mut();
-        stretch.filter(|stretch| stretch.is_of(view.number))
+    pub fn block_slice(&mut self, view: &CertainView) -> Option<&mut BlockSlice> {
+        let slice = self.slice.as_mut();
+        slice.filter(|slice| slice.is_of(view.number))
     }
 
-    /// Whether there is a stretch.
-    pub fn has_stretch(&self) -> bool {
-        self.stretch.is_some()
+    /// Whether there is a slice.
+    pub fn has_slice(&self) -> bool {
+        self.slice.is_some()
     }
 
-    /// Begins a stretch, if one source has been first for some time and has one.
+    /// Begins a slice, if one source has been first for some time and has one.
     #[inline(always)]
-    fn begin_stretch(
+    fn begin_slice(
         &mut self,
         decided: &[u8],
         certain: (&CertainView, Option<&[u8]>),
-    ) -> Option<&mut Stretch> {
+    ) -> Option<&mut BlockSlice> {
         match self.given && self.leader.1 >= LEAD_LEAST {
-            true => self.begin_stretch_of_leader(decided, certain),
+            true => self.begin_slice_of_leader(decided, certain),
             false => None,
         }
     }
 
-    fn begin_stretch_of_leader(
+    fn begin_slice_of_leader(
         &mut self,
         decided: &[u8],
         (view, bound): (&CertainView, Option<&[u8]>),
-    ) -> Option<&mut Stretch> {
+    ) -> Option<&mut BlockSlice> {
         let ask = Ask {
             view,
             call: 0,
@@ -228,26 +228,26 @@ impl<C: Cursor> Walk<C> {
             bound,
             above: Seq(0),
         };
-        self.stretch = self.merge.stretch(&ask);
-        if self.stretch.is_none() {
+        self.slice = self.merge.block_slice(&ask);
+        if self.slice.is_none() {
             self.leader.1 = 0;
         }
-        self.stretch.as_mut()
+        self.slice.as_mut()
     }
 
-    /// Ends the stretch: what it knew is in `decided` then. Called before anything else moves, and when the range does.
-    pub fn end_stretch(&mut self, decided: &mut Vec<u8>) {
-        if let Some(stretch) = self.stretch.take() {
-            let (last, key) = stretch.last();
+    /// Ends the slice: what it knew is in `decided` then. Called before anything else moves, and when the range does.
+    pub fn end_slice(&mut self, decided: &mut Vec<u8>) {
+        if let Some(slice) = self.slice.take() {
+            let (last, key) = slice.last();
             decided.clear();
             decided.extend_from_slice(key);
-            self.merge.stand_in_stretch(last);
+            self.merge.stand_in_slice(last);
         }
     }
 
     /// Called when the end of its range comes nearer.
     pub fn range_shrinks(&mut self, decided: &mut Vec<u8>) {
-        self.end_stretch(decided);
+        self.end_slice(decided);
         self.leader.1 = 0;
     }
 
@@ -323,7 +323,7 @@ impl<C: Cursor> Walk<C> {
         admits: impl Fn(&[u8]) -> bool,
         (lending, lent): (&Lending<'_>, &mut Lent),
     ) -> Result<bool> {
-        self.end_stretch(decided);
+        self.end_slice(decided);
         while !lent.is_full() {
             if std::mem::take(&mut self.given) {
                 self.merge.advance(Some(check.for_good()))?;
@@ -363,7 +363,7 @@ impl<C: Cursor> Walk<C> {
         };
         let before = lent.len();
         let stand = self.merge.lend(&ask, lent, check.for_good());
-        self.given = matches!(stand, Ok(Stand::OnLast));
+        self.given = matches!(stand, Ok(LendOutcome::OnLast));
         // What was passed over without an item are versions of these keys.
         if lent.len() > before
             && let Some((key, _)) = lent.last()
@@ -377,7 +377,7 @@ impl<C: Cursor> Walk<C> {
             }
             self.between.begin_anew();
         }
-        Ok(stand? != Stand::Same)
+        Ok(stand? != LendOutcome::Same)
     }
 
     /// Decides about the first record, and lends it if it is visible. Breaks where the call ends, with whether there is

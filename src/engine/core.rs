@@ -168,7 +168,7 @@ impl Engine {
         // Nothing is purged while the clock is doubted: at moment 0 only what a floor covers has expired.
         let purge_time = self.clock.purge_time();
         let settled = purge_time.unwrap_or_else(|| self.clock.read().settled);
-        let moment = state.feeds().judge_at(settled);
+        let moment = state.feeds().purge_horizon(settled);
         let now = purge_time.map_or(Timestamp(0), |_| moment);
         ExpiryView::at(now, || match moment < settled {
             true => state.whole_settings().that_had_ended(now),

@@ -108,7 +108,7 @@ use parts::throttle::Throttle;
 
 pub use handle::Handle;
 pub use inspect::changes::ChangeReader;
-pub use inspect::feed::{Ended, Feed, Place};
+pub use inspect::feed::{Ended, Feed, FeedPosition};
 pub use jobs::scrub::VerifyReport;
 pub use open::repair::{Loss, RepairReport, repair};
 pub use parts::snapshots::SnapshotPin;

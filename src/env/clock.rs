@@ -36,7 +36,7 @@ const HOLD_AFTER_LEADING_OPEN: u64 = 5 * 60 * 1_000;
 
 /// One reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct ClockReading {
     /// The time of reads and stamps.
     pub now: Timestamp,
     /// The time of purges, slots, floors and the mark.
@@ -160,13 +160,13 @@ impl SettledClock {
 
     /// Both times, from one reading.
     #[inline]
-    pub fn read(&self) -> Reading {
+    pub fn read(&self) -> ClockReading {
         let wall = self.clock.wall();
         let settled = self.settled.load(Ordering::Acquire);
         // Mostly it has the same reading as before, or was set back behind settled time, and nothing changes.
         if wall <= settled && self.leads().is_multiple_of(2) {
             let now = Timestamp(settled);
-            return Reading {
+            return ClockReading {
                 now,
                 settled: now,
                 unsettled: false,
@@ -177,7 +177,7 @@ impl SettledClock {
 
     /// Reads it anew, and decides.
     #[inline(never)]
-    fn read_again(&self) -> Reading {
+    fn read_again(&self) -> ClockReading {
         self.read_locked(&mut self.state.lock())
     }
 
@@ -187,7 +187,7 @@ impl SettledClock {
         self.leads.load(Ordering::Acquire)
     }
 
-    fn read_locked(&self, state: &mut State) -> Reading {
+    fn read_locked(&self, state: &mut State) -> ClockReading {
         let (wall, uptime) = (self.clock.wall(), self.clock.uptime());
         let elapsed = uptime.saturating_sub(state.settled_uptime);
         let lead = wall.saturating_sub(state.settled.saturating_add(elapsed));
@@ -203,7 +203,7 @@ impl SettledClock {
         }
         self.note_lead(state, wall, unsettled);
         let now = if unsettled { wall } else { state.settled };
-        Reading {
+        ClockReading {
             now: Timestamp(now),
             settled: Timestamp(state.settled),
             unsettled,

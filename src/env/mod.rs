@@ -13,8 +13,8 @@ mod process;
 mod sim;
 
 pub use clock::{
-    Clock, ClockBehind, ClockWatch, DatabaseClock, ManualClock, Reading, SettledClock, SystemClock,
-    monotonic,
+    Clock, ClockBehind, ClockReading, ClockWatch, DatabaseClock, ManualClock, SettledClock,
+    SystemClock, monotonic,
 };
 pub use disk::Disk;
 pub use fs::{

@@ -4,13 +4,13 @@
 //! ```text
 //! Census   seq_min varint | seq_max - seq_min varint | tombstones | never | inheriting | overriding | longest varint
 //! Tally    count varint | bytes varint
-//! Lane     tally | [min varint | max - min varint, when count > 0]
+//! TtlClass tally | [min varint | max - min varint, when count > 0]
 //! ```
 //!
-//! A block, a table and a memtable have a census. An expiry histogram says how the records of a lane are distributed in
-//! time (histogram.rs); lanes.rs answers questions about a census under the settings of today.
+//! A block, a table and a memtable have a census. An expiry histogram says how the records of a ttl class are
+//! distributed in time (histogram.rs); ttl_classes.rs answers questions about a census under the settings of today.
 
-use crate::base::coding::{Malformed, Reader, put_varint};
+use crate::base::coding::{ByteReader, Malformed, put_varint};
 use crate::base::record::{Header, RecordRef};
 use crate::base::{ItemTtl, Seq, Timestamp};
 
@@ -43,7 +43,7 @@ impl Tally {
         put_varint(out, self.bytes);
     }
 
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Tally, Malformed> {
+    pub(super) fn decode(reader: &mut ByteReader<'_>) -> Result<Tally, Malformed> {
         Ok(Tally {
             count: reader.varint()?,
             bytes: reader.varint()?,
@@ -62,7 +62,7 @@ pub fn is_oversized(weight: u64, bytes: u64) -> bool {
 
 /// Records by a moment each has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lane {
+pub struct TtlClass {
     /// How many there are.
     pub tally: Tally,
     /// The earliest; [`Timestamp::MAX`] when there are none.
@@ -71,9 +71,9 @@ pub struct Lane {
     pub max: Timestamp,
 }
 
-impl Default for Lane {
+impl Default for TtlClass {
     fn default() -> Self {
-        Lane {
+        TtlClass {
             tally: Tally::default(),
             min: Timestamp::MAX,
             max: Timestamp(0),
@@ -81,14 +81,14 @@ impl Default for Lane {
     }
 }
 
-impl Lane {
+impl TtlClass {
     fn add(&mut self, at: Timestamp, bytes: u64) {
         self.tally.add(Tally { count: 1, bytes });
         self.min = self.min.min(at);
         self.max = self.max.max(at);
     }
 
-    fn merge(&mut self, other: &Lane) {
+    fn merge(&mut self, other: &TtlClass) {
         self.tally.add(other.tally);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
@@ -102,16 +102,16 @@ impl Lane {
         }
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Lane, Malformed> {
+    fn decode(reader: &mut ByteReader<'_>) -> Result<TtlClass, Malformed> {
         let tally = Tally::decode(reader)?;
         if tally.count == 0 {
-            return Ok(Lane::default());
+            return Ok(TtlClass::default());
         }
         let min = reader.varint()?;
         let Some(max) = min.checked_add(reader.varint()?) else {
             return Err(reader.malformed("number out of range"));
         };
-        Ok(Lane {
+        Ok(TtlClass {
             tally,
             min: Timestamp(min),
             max: Timestamp(max),
@@ -131,9 +131,9 @@ pub struct Census {
     /// Items that never expire by their own ttl.
     pub never: Tally,
     /// Items with the default ttl, by `written_at`.
-    pub inheriting: Lane,
+    pub inheriting: TtlClass,
     /// Items with their own ttl, by expiry.
-    pub overriding: Lane,
+    pub overriding: TtlClass,
     /// The longest ttl of an overriding item, in milliseconds.
     pub longest_ttl: u64,
 }
@@ -145,8 +145,8 @@ impl Default for Census {
             seq_max: Seq(0),
             tombstones: Tally::default(),
             never: Tally::default(),
-            inheriting: Lane::default(),
-            overriding: Lane::default(),
+            inheriting: TtlClass::default(),
+            overriding: TtlClass::default(),
             longest_ttl: 0,
         }
     }
@@ -177,14 +177,14 @@ impl Census {
             seq_max: highest.seq,
             ..Census::default()
         };
-        let lane = |min, max| Lane { tally, min, max };
+        let class = |min, max| TtlClass { tally, min, max };
         let (first, last) = (lowest.written_at, highest.written_at);
         match lowest.ttl {
             _ if lowest.is_tombstone() => census.tombstones = tally,
             ItemTtl::Never => census.never = tally,
-            ItemTtl::Absent => census.inheriting = lane(first, last),
+            ItemTtl::Absent => census.inheriting = class(first, last),
             ItemTtl::Millis(millis) => {
-                census.overriding = lane(first.after(millis), last.after(millis));
+                census.overriding = class(first.after(millis), last.after(millis));
                 census.longest_ttl = millis;
             }
         }
@@ -224,7 +224,7 @@ impl Census {
     }
 
     /// Reads what [`Census::encode`] wrote.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Census, Malformed> {
+    pub fn decode(reader: &mut ByteReader<'_>) -> Result<Census, Malformed> {
         let seq_min = reader.varint()?;
         let Some(seq_max) = seq_min.checked_add(reader.varint()?) else {
             return Err(reader.malformed("number out of range"));
@@ -234,8 +234,8 @@ impl Census {
             seq_max: Seq(seq_max),
             tombstones: Tally::decode(reader)?,
             never: Tally::decode(reader)?,
-            inheriting: Lane::decode(reader)?,
-            overriding: Lane::decode(reader)?,
+            inheriting: TtlClass::decode(reader)?,
+            overriding: TtlClass::decode(reader)?,
             longest_ttl: reader.varint()?,
         };
         if census.total().count == 0 {
@@ -274,13 +274,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_does_not_reach_beyond_time() {
+    fn a_ttl_class_does_not_reach_beyond_time() {
         for (difference, fits) in [(0, true), (1, false)] {
             // Numbers, tombstones, never; one inheriting record, at the last moment there is.
             let mut bytes = vec![1, 0, 0, 0, 0, 0, 1, 29];
             put_varint(&mut bytes, u64::MAX);
             bytes.extend([difference, 0, 0, 0]);
-            let decoded = Census::decode(&mut Reader::new(&bytes));
+            let decoded = Census::decode(&mut ByteReader::new(&bytes));
             assert_eq!(decoded.is_ok(), fits, "{decoded:?}");
         }
     }

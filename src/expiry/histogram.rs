@@ -19,7 +19,7 @@
 //! across a gap would spread its records over it. A bucket may still have been joined across a time in which there were no
 //! records, and some may come later: so one that has become too large is cut at the record that comes.
 
-use crate::base::coding::{Malformed, Reader, put_varint};
+use crate::base::coding::{ByteReader, Malformed, put_varint};
 use crate::base::record::{Header, RecordRef};
 use crate::base::{ItemTtl, Timestamp};
 use crate::expiry::census::{Census, Tally};
@@ -81,7 +81,7 @@ impl Bucket {
     }
 }
 
-/// The distribution in time of the records of one lane.
+/// The distribution in time of the records of one ttl class.
 #[derive(Clone, Debug, Default)]
 pub struct ExpiryHistogram {
     /// Ascending, without overlap.
@@ -225,7 +225,7 @@ impl ExpiryHistogram {
     }
 
     /// Reads what [`ExpiryHistogram::encode`] wrote.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<ExpiryHistogram, Malformed> {
+    pub fn decode(reader: &mut ByteReader<'_>) -> Result<ExpiryHistogram, Malformed> {
         let count = reader.varint_up_to(MOST as u64)?;
         let (mut before, mut buckets) = (0u64, Vec::with_capacity(count as usize));
         for index in 0..count {
@@ -254,7 +254,7 @@ impl ExpiryHistogram {
     }
 }
 
-/// The histograms of the puts that expire at some time, one for each lane.
+/// The histograms of the puts that expire at some time, one for each ttl class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExpiryHistograms {
     /// The inheriting ones, by `written_at`.
@@ -283,19 +283,19 @@ impl ExpiryHistograms {
         mut records: impl Iterator<Item = RecordRef<'a>>,
     ) {
         let all = census.total();
-        for (lane, histogram) in [
+        for (class, histogram) in [
             (&census.inheriting, &mut self.inheriting),
             (&census.overriding, &mut self.overriding),
         ] {
             // The first record makes the bucket, and may make the histogram join others by what it weighs then.
-            if lane.tally == all
-                && lane.min == lane.max
+            if class.tally == all
+                && class.min == class.max
                 && let Some(first) = records.next()
             {
                 let (count, bytes) = (1, first.weight());
-                histogram.add(lane.min, Tally { count, bytes });
-                if histogram.has_own(lane.min) {
-                    histogram.add(lane.min, all.less(Tally { count, bytes }));
+                histogram.add(class.min, Tally { count, bytes });
+                if histogram.has_own(class.min) {
+                    histogram.add(class.min, all.less(Tally { count, bytes }));
                     return;
                 }
             }
@@ -305,8 +305,8 @@ impl ExpiryHistograms {
 
     /// Adds other histograms, each bucket as if all of it were at its end.
     pub fn merge(&mut self, other: &ExpiryHistograms) {
-        let add_all = |lane: &mut ExpiryHistogram, other: &ExpiryHistogram| {
-            other.iter().for_each(|(at, tally)| lane.add(at, tally));
+        let add_all = |class: &mut ExpiryHistogram, other: &ExpiryHistogram| {
+            other.iter().for_each(|(at, tally)| class.add(at, tally));
         };
         add_all(&mut self.inheriting, &other.inheriting);
         add_all(&mut self.overriding, &other.overriding);
@@ -468,7 +468,7 @@ mod tests {
                 },
             );
             histogram.encode(&mut bytes);
-            assert!(ExpiryHistogram::decode(&mut Reader::new(&bytes)).is_ok());
+            assert!(ExpiryHistogram::decode(&mut ByteReader::new(&bytes)).is_ok());
             assert_eq!(histogram.up_to(Timestamp::MAX), total);
         }
     }
@@ -482,11 +482,11 @@ mod tests {
         let mut bytes = vec![];
         histogram.encode(&mut bytes);
         assert_eq!(
-            ExpiryHistogram::decode(&mut Reader::new(&bytes)),
+            ExpiryHistogram::decode(&mut ByteReader::new(&bytes)),
             Ok(histogram)
         );
         for len in 0..bytes.len() {
-            assert!(ExpiryHistogram::decode(&mut Reader::new(&bytes[..len])).is_err());
+            assert!(ExpiryHistogram::decode(&mut ByteReader::new(&bytes[..len])).is_err());
         }
     }
 

@@ -9,7 +9,7 @@ mod ends;
 mod older_copy;
 mod census;
 mod histogram;
-mod lanes;
+mod ttl_classes;
 
 pub use census::{Census, OVERSIZED_LEAST, Tally, is_oversized};
 pub use command::{Command, Commands, Expire};

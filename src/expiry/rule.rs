@@ -51,7 +51,7 @@
 //! item 6        12   dead     by the same reading: lives
 //! ```
 
-use crate::base::coding::{Malformed, Reader, put_varint};
+use crate::base::coding::{ByteReader, Malformed, put_varint};
 use crate::base::record::Header;
 use crate::base::{DefaultTtl, Error, ItemTtl, MAX_TTL_MILLIS, Result, Seq, Timestamp, millis_up};
 use crate::expiry::command::{Command, Commands, Expire, Reach};
@@ -131,7 +131,7 @@ impl DefaultMillis {
     }
 
     /// Reads what [`DefaultMillis::encode`] wrote.
-    pub fn decode(reader: &mut Reader<'_>) -> std::result::Result<DefaultMillis, Malformed> {
+    pub fn decode(reader: &mut ByteReader<'_>) -> std::result::Result<DefaultMillis, Malformed> {
         Ok(match reader.varint()? {
             0 => DefaultMillis::Off,
             1 => DefaultMillis::NoDefault,
@@ -291,7 +291,7 @@ impl Settings {
     }
 
     /// Reads what [`Settings::encode`] wrote.
-    pub fn decode(reader: &mut Reader<'_>) -> std::result::Result<Settings, Malformed> {
+    pub fn decode(reader: &mut ByteReader<'_>) -> std::result::Result<Settings, Malformed> {
         Ok(Settings {
             default: DefaultMillis::decode(reader)?,
             inherit_floor: Timestamp(reader.varint()?),

@@ -36,12 +36,12 @@ const BLOCK_LEAST: usize = 64;
 /// How many blocks make one of the next length.
 const BLOCK_FAN: usize = 4;
 
-/// The bytes of an item besides its bounds: its place in the list, and two stretches in half-full nodes.
+/// The bytes of an item besides its bounds: its place in the list, and two fragments in half-full nodes.
 const BYTES_EACH: usize = 224;
 /// How many copies of its bounds are kept: in the list, and in such nodes.
 const BOUNDS_HELD: usize = 3;
 
-type Part = Box<[OnceLock<RangeDelete>]>;
+type DeleteSlots = Box<[OnceLock<RangeDelete>]>;
 
 /// The first item of a block, and the number of its items.
 type Block = (usize, usize);
@@ -52,7 +52,7 @@ pub struct RangeDeletes {
     seq_max: AtomicU64,
     len: AtomicUsize,
     bytes: AtomicUsize,
-    parts: [OnceLock<Part>; PARTS],
+    parts: [OnceLock<DeleteSlots>; PARTS],
     newest: ArcSwap<Fragments>,
     blocks: Mutex<BTreeMap<Block, Arc<Fragments>>>,
 }

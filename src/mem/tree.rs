@@ -563,7 +563,7 @@ const COPY_LEAST: usize = 512;
 const COPY_SHARE: usize = 64;
 
 /// The bytes of a record in `tree`. Private, because it relies on that.
-fn keep(tree: &Arc<Tree>, stored: Stored<'_>, part: Part) -> Answer<Bytes> {
+fn keep(tree: &Arc<Tree>, stored: Stored<'_>, part: PartOf) -> Answer<Bytes> {
     let bytes = part(stored);
     if bytes.len() <= COPY_LEAST {
         return Ok(Bytes::copy_from_slice(bytes));
@@ -584,11 +584,11 @@ fn keep(tree: &Arc<Tree>, stored: Stored<'_>, part: Part) -> Answer<Bytes> {
     }))
 }
 
-type Part = for<'a> fn(Stored<'a>) -> &'a [u8];
+type PartOf = for<'a> fn(Stored<'a>) -> &'a [u8];
 
 struct Kept {
     stored: Stored<'static>,
-    part: Part,
+    part: PartOf,
     _tree: Arc<Tree>,
 }
 

@@ -15,7 +15,7 @@
 
 use std::ops::Range;
 
-use crate::base::coding::{Malformed, Reader, put_varint};
+use crate::base::coding::{ByteReader, Malformed, put_varint};
 use crate::base::record::{Header, MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::table::codec::Codec;
 use crate::table::format::LARGE_VALUE_LEN;
@@ -99,7 +99,7 @@ impl Extent {
         out.extend_from_slice(&self.crc.to_le_bytes());
     }
 
-    fn decode(reader: &mut Reader<'_>, value_len: usize) -> Result<Extent, Malformed> {
+    fn decode(reader: &mut ByteReader<'_>, value_len: usize) -> Result<Extent, Malformed> {
         let at = reader.clone();
         let (number, offset) = (reader.varint()?, reader.varint()?);
         let stored_len = reader.varint_up_to(MAX_VALUE_LEN as u64)?;
@@ -353,7 +353,7 @@ impl<'a> Block<'a> {
             what,
         };
         let (header, large) = header.map_err(bad)?;
-        let mut reader = Reader::new(rest);
+        let mut reader = ByteReader::new(rest);
         let value_len = match large {
             false => rest.len(),
             true => reader
@@ -378,7 +378,7 @@ impl<'a> Block<'a> {
     pub fn extent(&self, index: usize) -> Result<Extent, Malformed> {
         let (start, bytes) = self.bytes_of(index)?;
         let entry = self.entry(index)?;
-        let mut reader = Reader::new(&bytes[entry.value_at as usize - start..]);
+        let mut reader = ByteReader::new(&bytes[entry.value_at as usize - start..]);
         let extent = Extent::decode(&mut reader, entry.value_len())?;
         match reader.is_empty() {
             true => Ok(extent),

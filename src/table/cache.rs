@@ -27,7 +27,7 @@ use bytes::Bytes;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
-use crate::base::coding::{Malformed, Reader};
+use crate::base::coding::{ByteReader, Malformed};
 use crate::base::record::{Base, Header};
 use crate::base::{ContainerId, Timestamp};
 
@@ -131,7 +131,7 @@ pub struct CachedRecord {
 
 /// The container, the header and the key of a cached record, and where its value begins.
 fn parse(bytes: &[u8]) -> Result<(ContainerId, Header, &[u8], usize), Malformed> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     let (container, key_len) = (ContainerId(reader.u32()?), reader.u32()?);
     let header = Header::decode(Base::default(), &mut reader)?;
     let key = reader.bytes(key_len as usize)?;

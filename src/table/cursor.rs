@@ -5,7 +5,7 @@
 //! them: before all blocks of a page of the index, the rest of a page, or one block. A block that was read is iterated
 //! record by record, whatever its census says.
 //!
-//! A block whose records are alike has a lane (lane.rs). The cursor lends its entries undecoded.
+//! A block whose records are alike is uniform (uniform_block.rs). The cursor lends its entries undecoded.
 //!
 //! A seek (data/cursor.rs has the protocol) reads the row of its block in the index, the block's end, and some of its
 //! keys: one step for each, which the step before has prefetched.
@@ -21,18 +21,18 @@ use bytes::Bytes;
 use crate::base::coding::Malformed;
 use crate::base::record::RecordRef;
 use crate::base::{Result, Seq};
-use crate::data::cursor::{Cursor, Head, Position, Seek};
+use crate::data::block_slice::BlockSlice;
+use crate::data::cursor::{Cursor, KeyPosition, Position, Seek};
 use crate::data::item::Pair;
-use crate::data::lane::Lane;
-use crate::data::lent::{Ask, Lent, Place};
+use crate::data::lent::{Ask, ItemSpan, Lent};
 use crate::data::range_tombstones::RangeTombstones;
-use crate::data::stretch::Stretch;
+use crate::data::uniform_block::UniformBlock;
 use crate::expiry::ExpiryView;
 use crate::table::block::{Block, Entry, Extent, Layout};
-use crate::table::lane::Alike;
 use crate::table::read_ahead::ReadAhead;
 use crate::table::reader::{Keep, Table};
 use crate::table::search::{Search, Share};
+use crate::table::uniform_block::Alike;
 
 impl Table {
     /// A cursor on the table, at first past its end.
@@ -75,8 +75,8 @@ enum State {
     Seeking(Stage),
     /// On entry `at` of block `number`, the current block.
     Record(Entry),
-    /// The same, not decoded: the block has a lane, and the entry adds up there.
-    InLane,
+    /// The same, not decoded: the block is uniform, and the entry adds up in it.
+    Uniform,
 }
 
 /// The stage of a seek in a block: what it reads next.
@@ -124,7 +124,7 @@ pub struct TableCursor {
     large: OnceLock<Bytes>,
 }
 
-const ADDS_UP: &str = "a cursor in a lane is on a record that adds up, and so decodes";
+const ADDS_UP: &str = "a cursor in a uniform block is on a record that adds up, and so decodes";
 
 /// The place of a block whose row is mostly in the page `near` of the index; that becomes its page.
 #[inline]
@@ -183,14 +183,14 @@ impl TableCursor {
     fn entry(&self) -> Entry {
         match self.state {
             State::Record(entry) => entry,
-            State::InLane => self.entry_in_lane(),
+            State::Uniform => self.entry_in_uniform_block(),
             other => panic!("key or value of {other:?}"),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn entry_in_lane(&self) -> Entry {
+    fn entry_in_uniform_block(&self) -> Entry {
         self.block().entry(self.at).expect(ADDS_UP)
     }
 
@@ -425,7 +425,7 @@ impl Cursor for TableCursor {
         match &self.state {
             State::End | State::Seeking(_) => Position::End,
             State::Record(entry) => self.on(entry),
-            State::InLane => self.on(&self.entry_in_lane()),
+            State::Uniform => self.on(&self.entry_in_uniform_block()),
             State::Page { seq_max } => Position::DeadSpan(self.page_span(*seq_max)),
             State::Rows { from, to, seq_max } => {
                 Position::DeadSpan(self.rows_span(*from..=*to, *seq_max))
@@ -434,46 +434,46 @@ impl Cursor for TableCursor {
     }
 
     #[inline(always)]
-    fn head(&self) -> Head<'_> {
+    fn head(&self) -> KeyPosition<'_> {
         match &self.state {
-            State::End | State::Seeking(_) => Head::End,
-            State::Record(entry) => Head::Record(&self.body()[entry.key()]),
-            State::InLane => {
-                let key = self.lane().and_then(|(lane, at)| lane.key(at));
-                Head::Record(key.expect(ADDS_UP))
+            State::End | State::Seeking(_) => KeyPosition::End,
+            State::Record(entry) => KeyPosition::Record(&self.body()[entry.key()]),
+            State::Uniform => {
+                let key = self.uniform_block().and_then(|(block, at)| block.key(at));
+                KeyPosition::Record(key.expect(ADDS_UP))
             }
-            State::Page { seq_max } => Head::DeadSpan(self.page_span(*seq_max)),
+            State::Page { seq_max } => KeyPosition::DeadSpan(self.page_span(*seq_max)),
             State::Rows { from, to, seq_max } => {
-                Head::DeadSpan(self.rows_span(*from..=*to, *seq_max))
+                KeyPosition::DeadSpan(self.rows_span(*from..=*to, *seq_max))
             }
         }
     }
 
     #[inline]
-    fn hold_lane(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> bool {
+    fn hold_uniform_block(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> bool {
         self.is_on_record() && self.hold_certain(ask, lent)
     }
 
-    fn stretch(&self, ask: &Ask<'_>) -> Option<Stretch> {
+    fn block_slice(&self, ask: &Ask<'_>) -> Option<BlockSlice> {
         self.is_on_record()
-            .then(|| self.certain_stretch(ask))
+            .then(|| self.certain_slice(ask))
             .flatten()
     }
 
     #[inline]
-    fn lane(&self) -> Option<(Lane<'_>, usize)> {
+    fn uniform_block(&self) -> Option<(UniformBlock<'_>, usize)> {
         let loaded = self.loaded.as_ref()?;
         let alike = loaded.alike.as_ref()?.as_ref()?;
-        Some((alike.shape.lane(&loaded.body, loaded.lent.1), self.at))
+        Some((alike.shape.block(&loaded.body, loaded.lent.1), self.at))
     }
 
     #[inline]
-    fn stand_in_lane(&mut self, at: usize) {
-        (self.state, self.at) = (State::InLane, at);
-        self.know_lane();
+    fn stand_in_uniform_block(&mut self, at: usize) {
+        (self.state, self.at) = (State::Uniform, at);
+        self.know_uniform_block();
     }
 
-    fn seq_in_lane(&self, at: usize) -> Seq {
+    fn seq_in_uniform_block(&self, at: usize) -> Seq {
         let entry = self.block().entry(at).expect(ADDS_UP);
         entry.header.seq
     }
@@ -483,7 +483,8 @@ impl Cursor for TableCursor {
         match entry.value() {
             Some(value) => {
                 let owner = lent.hold(body.clone());
-                lent.push(Place::new(owner, entry.key().start, value.start, value.end));
+                let (key_at, value_at) = (entry.key().start, value.start);
+                lent.push(ItemSpan::new(owner, key_at, value_at, value.end));
             }
             None => lent.push_pair(self.pair()?),
         }
@@ -492,7 +493,7 @@ impl Cursor for TableCursor {
 
     #[inline(always)]
     fn is_on_record(&self) -> bool {
-        matches!(self.state, State::Record(_) | State::InLane)
+        matches!(self.state, State::Record(_) | State::Uniform)
     }
 
     fn poll_seek(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<bool> {
@@ -524,7 +525,7 @@ impl Cursor for TableCursor {
     fn advance(&mut self, view: Option<&ExpiryView>) -> Result<()> {
         match self.state {
             State::End | State::Seeking(_) => Ok(()),
-            State::Record(_) | State::InLane if self.at + 1 < self.loaded().layout.count() => {
+            State::Record(_) | State::Uniform if self.at + 1 < self.loaded().layout.count() => {
                 self.stand_on(self.at + 1, Side::Front)
             }
             State::Page { .. } => self.step_to(Some(self.blocks().end), Side::Front, view),
@@ -539,7 +540,7 @@ impl Cursor for TableCursor {
     fn retreat(&mut self, view: Option<&ExpiryView>) -> Result<()> {
         match self.state {
             State::End | State::Seeking(_) => Ok(()),
-            State::Record(_) | State::InLane if self.at > 0 => {
+            State::Record(_) | State::Uniform if self.at > 0 => {
                 self.stand_on(self.at - 1, Side::Back)
             }
             State::Page { .. } => {
@@ -562,7 +563,7 @@ impl Cursor for TableCursor {
                 to: last,
                 seq_max,
             } => self.enter_rows((from, last, seq_max), to, view)?,
-            State::End | State::Seeking(_) | State::Record(_) | State::InLane => {
+            State::End | State::Seeking(_) | State::Record(_) | State::Uniform => {
                 panic!("no dead span here")
             }
         }

@@ -1,11 +1,11 @@
 //! The table's filter, which tells that a key is certainly absent: a split-block bloom filter (F. Putze, P. Sanders, J.
-//! Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007), one bit in each lane of one block, so that a
+//! Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007), one bit in each word of one block, so that a
 //! lookup reads one cache line.
 //!
 //! ```text
-//! filter   block*                    32 bytes each: eight u32 lanes
+//! filter   block*                    32 bytes each: eight u32 words
 //! block    number = high half of the hash * blocks >> 32
-//! lane i   bit = low half of the hash * SALTS[i], the top five bits of the product
+//! word i   bit = low half of the hash * SALTS[i], the top five bits of the product
 //! ```
 //!
 //! It is read in the file's bytes.
@@ -14,12 +14,12 @@ use crate::base::prefetch;
 
 /// Bits per key. With 15, 0.2 % of the absent keys pass, so that the runs of a container together stay below 2 %.
 const BITS_PER_KEY: u64 = 15;
-const LANES: usize = 8;
+const WORDS: usize = 8;
 /// Bytes of a block.
-pub const FILTER_BLOCK_LEN: usize = LANES * 4;
+pub const FILTER_BLOCK_LEN: usize = WORDS * 4;
 
 /// The fractional parts of the square roots of the first eight primes, made odd.
-const SALTS: [u32; LANES] = [
+const SALTS: [u32; WORDS] = [
     0x6a09_e667,
     0xbb67_ae85,
     0x3c6e_f373,
@@ -31,7 +31,7 @@ const SALTS: [u32; LANES] = [
 ];
 
 #[inline]
-fn bits(hash: u64) -> [u32; LANES] {
+fn bits(hash: u64) -> [u32; WORDS] {
     SALTS.map(|salt| 1 << ((hash as u32).wrapping_mul(salt) >> 27))
 }
 
@@ -39,7 +39,7 @@ fn bits(hash: u64) -> [u32; LANES] {
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
     hash: u64,
-    bits: [u32; LANES],
+    bits: [u32; WORDS],
 }
 
 impl Probe {
@@ -56,10 +56,10 @@ impl Probe {
     #[inline]
     pub fn passes(&self, filter: &[u8]) -> bool {
         let (blocks, _) = filter.as_chunks::<FILTER_BLOCK_LEN>();
-        let (lanes, _) = blocks[place(self.hash, blocks.len())].as_chunks::<4>();
+        let (words, _) = blocks[place(self.hash, blocks.len())].as_chunks::<4>();
         let mut missing = 0;
-        for (lane, bit) in lanes.iter().zip(self.bits) {
-            missing |= !u32::from_le_bytes(*lane) & bit;
+        for (word, bit) in words.iter().zip(self.bits) {
+            missing |= !u32::from_le_bytes(*word) & bit;
         }
         missing == 0
     }
@@ -86,8 +86,8 @@ fn place(hash: u64, blocks: usize) -> usize {
 /// The filter of keys with these hashes: at least one, without repetition.
 pub fn build(hashes: &[u64]) -> Vec<u8> {
     let blocks = (hashes.len() as u64 * BITS_PER_KEY).div_ceil(FILTER_BLOCK_LEN as u64 * 8);
-    // Two lanes in each word, the first one in its lower half.
-    let mut filter = vec![[0u64; LANES / 2]; blocks as usize];
+    // Two words of a block in each u64, the first one in its lower half.
+    let mut filter = vec![[0u64; WORDS / 2]; blocks as usize];
     for &hash in hashes {
         let block = &mut filter[place(hash, blocks as usize)];
         let bits = bits(hash);
@@ -107,16 +107,16 @@ pub fn build(hashes: &[u64]) -> Vec<u8> {
 #[inline]
 pub fn may_contain(filter: &[u8], hash: u64) -> bool {
     let (blocks, _) = filter.as_chunks::<FILTER_BLOCK_LEN>();
-    let (lanes, _) = blocks[place(hash, blocks.len())].as_chunks::<4>();
-    let has = |lanes: &[[u8; 4]], salts: &[u32]| {
-        let shifted = |(lane, salt): (&[u8; 4], &u32)| {
-            u32::from_le_bytes(*lane) >> ((hash as u32).wrapping_mul(*salt) >> 27)
+    let (words, _) = blocks[place(hash, blocks.len())].as_chunks::<4>();
+    let has = |words: &[[u8; 4]], salts: &[u32]| {
+        let shifted = |(word, salt): (&[u8; 4], &u32)| {
+            u32::from_le_bytes(*word) >> ((hash as u32).wrapping_mul(*salt) >> 27)
         };
-        let places = lanes.iter().zip(salts);
+        let places = words.iter().zip(salts);
         places.map(shifted).fold(1, |all, bit| all & bit) == 1
     };
-    // Half of the lanes deny all but 3 of 100 absent keys, so the others are seldom asked.
-    has(&lanes[..LANES / 2], &SALTS[..LANES / 2]) && has(&lanes[LANES / 2..], &SALTS[LANES / 2..])
+    // Half of the words deny all but 3 of 100 absent keys, so the others are seldom asked.
+    has(&words[..WORDS / 2], &SALTS[..WORDS / 2]) && has(&words[WORDS / 2..], &SALTS[WORDS / 2..])
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-use crate::base::coding::{Malformed, Reader};
+use crate::base::coding::{ByteReader, Malformed};
 use crate::base::{ContainerId, Error, Result, TableId};
 use crate::env::{ReadAt, fault_in, will_need};
 use crate::expiry::Settings;
@@ -118,7 +118,7 @@ impl Footer {
     }
 
     /// Decodes the footer, then version and checksum.
-    fn decode(reader: &mut Reader<'_>) -> std::result::Result<(Footer, u32, u32), Malformed> {
+    fn decode(reader: &mut ByteReader<'_>) -> std::result::Result<(Footer, u32, u32), Malformed> {
         let (identity, id) = (reader.u64()?, TableId(reader.u64()?));
         let (filter_at, index_at, statistics_at) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let (filter_crc, index_crc, statistics_crc) = (reader.u32()?, reader.u32()?, reader.u32()?);
@@ -145,7 +145,7 @@ impl Footer {
             return Err(fault("no table ends here"));
         }
         let (footer, version, crc) =
-            Footer::decode(&mut Reader::new(tail)).map_err(|bad| fault(bad.what))?;
+            Footer::decode(&mut ByteReader::new(tail)).map_err(|bad| fault(bad.what))?;
         if crc32fast::hash(&tail[..CRC_AT]) != crc {
             return Err(fault("the footer's checksum does not match"));
         }
@@ -203,7 +203,7 @@ impl Shares {
 pub enum Access {
     /// In random order: what is not in memory is read alone.
     Random,
-    /// In order, over long stretches: the system reads ahead.
+    /// In order, over long ranges: the system reads ahead.
     Sequential,
 }
 

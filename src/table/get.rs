@@ -20,7 +20,7 @@ use crate::table::ready::Residency;
 pub(super) type Wanted<'a> = (u64, &'a [u8], Seq);
 
 /// A record that a get found. Its value is read only on request. Small, because a get moves it some times.
-pub struct Found {
+pub struct TableHit {
     /// Kind, sequence number, time, ttl.
     pub header: Header,
     pub(super) value: FoundValue,
@@ -39,7 +39,7 @@ pub(super) struct LargeValue {
     pub(super) len: usize,
 }
 
-impl Found {
+impl TableHit {
     /// The value, which keeps its source alive: the file's bytes, or a decompressed block.
     #[inline]
     pub fn value<P: Patience>(self) -> Result<Bytes, P::Failure> {
@@ -56,7 +56,7 @@ impl Found {
 impl Table {
     /// The newest version of `key` with a sequence number of at most `max`. `hash` is the key's.
     #[inline(always)]
-    pub fn get(self: &Arc<Self>, hash: u64, key: &[u8], max: Seq) -> Result<Option<Found>> {
+    pub fn get(self: &Arc<Self>, hash: u64, key: &[u8], max: Seq) -> Result<Option<TableHit>> {
         self.find::<Wait>(hash, key, max)
     }
 
@@ -67,7 +67,7 @@ impl Table {
         hash: u64,
         key: &[u8],
         max: Seq,
-    ) -> Result<Option<Found>, P::Failure> {
+    ) -> Result<Option<TableHit>, P::Failure> {
         if !P::WAITS && !self.filter_is_ready(hash) {
             return self.get_recorded::<P>((hash, key, max));
         }
@@ -82,7 +82,7 @@ impl Table {
     fn past_filter<P: Patience>(
         self: &Arc<Self>,
         wanted: Wanted<'_>,
-    ) -> Result<Option<Found>, P::Failure> {
+    ) -> Result<Option<TableHit>, P::Failure> {
         if P::WAITS && memory_is_short() {
             return Ok(self.get_in_short_memory(wanted)?);
         }
@@ -101,7 +101,7 @@ impl Table {
         self: &Arc<Self>,
         wanted: Wanted<'_>,
         residency: Residency,
-    ) -> Result<Option<Found>, P::Failure> {
+    ) -> Result<Option<TableHit>, P::Failure> {
         let Some((number, page, row)) = self.find_block::<P>(wanted.1, residency)? else {
             return Ok(None);
         };
@@ -143,7 +143,7 @@ impl Table {
         source: &Bytes,
         range: Range<usize>,
         (hash, key, max): Wanted<'_>,
-    ) -> Result<Option<Found>, E> {
+    ) -> Result<Option<TableHit>, E> {
         let (body, fault) = (&source[range.clone()], |bad| self.block_fault(number, bad));
         // Without `map_err`: it would move what was found.
         let block = match Layout::of(body) {
@@ -166,7 +166,7 @@ impl Table {
                 len: entry.value_len(),
             })),
         };
-        Ok(Some(Found {
+        Ok(Some(TableHit {
             header: entry.header,
             value,
         }))

@@ -17,7 +17,7 @@
 
 use crate::base::record::{Header, Kind};
 use crate::base::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
-use crate::data::lane::{BitField, LaneHeaders};
+use crate::data::uniform_block::{BitField, UniformHeaders};
 
 /// Bytes of a packing.
 pub const PACKING_LEN: usize = PLACES_AT + 2 * COUNT;
@@ -143,7 +143,7 @@ impl FieldRanges {
             if end % 8 + bits > u64::BITS as u16 {
                 end = end.next_multiple_of(8);
             }
-            let place = Place { first: end, bits };
+            let place = FieldBits { first: end, bits };
             out[PLACES_AT + 2 * at..][..2].copy_from_slice(&place.encode().to_le_bytes());
             end += bits;
         }
@@ -193,19 +193,19 @@ fn kind_and_ttl(tag: u64, millis: u64) -> Result<(Kind, ItemTtl), &'static str> 
 }
 
 /// The bits of a field among those of a record.
-struct Place {
+struct FieldBits {
     first: u16,
     bits: u16,
 }
 
-impl Place {
+impl FieldBits {
     fn encode(&self) -> u16 {
         self.first | self.bits << 9
     }
 
     #[inline(always)]
-    fn decode(place: u16) -> Place {
-        Place {
+    fn decode(place: u16) -> FieldBits {
+        FieldBits {
             first: place & 0x1ff,
             bits: place >> 9,
         }
@@ -272,9 +272,9 @@ impl<'a> HeaderPacking<'a> {
     }
 
     #[inline(always)]
-    fn place(&self, at: usize) -> Place {
+    fn place(&self, at: usize) -> FieldBits {
         let at = PLACES_AT + 2 * at;
-        Place::decode(u16::from_le_bytes([self.0[at], self.0[at + 1]]))
+        FieldBits::decode(u16::from_le_bytes([self.0[at], self.0[at + 1]]))
     }
 
     /// A field of the record that starts at `start`; the maximum if it is too large. A body has at least eight bytes
@@ -349,8 +349,8 @@ impl<'a> HeaderPacking<'a> {
 
     /// The same packing, taken apart, if the fields of a header are all in one word, and none may be too large.
     pub fn in_one_word(&self) -> Option<WordPacking> {
-        let places: [Place; COUNT] = std::array::from_fn(|at| self.place(at));
-        let is_inside = |place: &Place| u32::from(place.first + place.bits) < u64::BITS;
+        let places: [FieldBits; COUNT] = std::array::from_fn(|at| self.place(at));
+        let is_inside = |place: &FieldBits| u32::from(place.first + place.bits) < u64::BITS;
         let len = self.len();
         if len >= size_of::<u64>() || !places.iter().all(is_inside) {
             return None;
@@ -440,13 +440,13 @@ impl WordPacking {
     }
 
     /// The same of a block whose records are alike: only what is not the same in all of them.
-    pub fn of_lane(&self, uniform: &Uniform) -> LaneHeaders {
+    pub fn of_uniform_block(&self, uniform: &Uniform) -> UniformHeaders {
         let field = |at: usize| BitField {
             lowest: self.lowest[at],
             first: self.first[at],
             mask: self.mask[at],
         };
-        LaneHeaders {
+        UniformHeaders {
             seq: field(SEQ),
             written_at: field(WRITTEN_AT),
             millis: field(TTL),

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 
-use crate::base::coding::{Malformed, Reader};
+use crate::base::coding::{ByteReader, Malformed};
 use crate::expiry::Census;
 use crate::table::block::TRAILER_LEN;
 use crate::table::page::{CRC_LEN, Page, PageBuilder, inside};
@@ -131,7 +131,7 @@ fn tail(part: &[u8]) -> Result<(Range<usize>, usize), Malformed> {
         what: "an index that is too short",
     };
     let at = part.len().checked_sub(TAIL_LEN).ok_or(malformed(0))?;
-    let mut reader = Reader::new(&part[at..]);
+    let mut reader = ByteReader::new(&part[at..]);
     let (pages, top_len) = (reader.u32()? as usize, reader.u32()? as usize);
     let starts_at = pages.checked_mul(4).and_then(|len| at.checked_sub(len));
     let top_at = starts_at.and_then(|at| at.checked_sub(top_len));
@@ -151,7 +151,7 @@ impl Index {
     pub fn sealed_top(part: &[u8]) -> Result<Sealed, Malformed> {
         let (top, _) = tail(part)?;
         let end = part.len() - CRC_LEN;
-        let crc = Reader::new(&part[end..]).u32()?;
+        let crc = ByteReader::new(&part[end..]).u32()?;
         let place = top.start..end;
         Ok(Sealed { place, crc })
     }
@@ -249,7 +249,7 @@ impl Index {
     pub fn sealed_page(&self, number: usize) -> Sealed {
         let place = self.top.place(number);
         let (start, end) = (place.start as usize, place.end as usize - CRC_LEN);
-        let crc = Reader::new(&self.part[end..]).u32();
+        let crc = ByteReader::new(&self.part[end..]).u32();
         Sealed {
             place: start..end,
             crc: crc.expect("a row of the top has room for a checksum"),

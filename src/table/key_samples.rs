@@ -1,6 +1,6 @@
 //! Some keys of a table, evenly spaced: they tell about how many keys lie below a key. statistics.rs has their bytes.
 
-use crate::base::coding::{Malformed, Reader, put_prefixed, put_varint};
+use crate::base::coding::{ByteReader, Malformed, put_prefixed, put_varint};
 use crate::base::record::MAX_KEY_LEN;
 
 /// With more key samples than this every second one is removed: the end of a range is placed within a hundredth of the
@@ -47,7 +47,7 @@ impl KeySamples {
     }
 
     /// Reads what [`KeySamples::encode`] wrote.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<KeySamples, Malformed> {
+    pub fn decode(reader: &mut ByteReader<'_>) -> Result<KeySamples, Malformed> {
         let step = reader.varint_up_to(u64::from(u32::MAX))?;
         let count = reader.varint_up_to(KEY_SAMPLES_MAX as u64)?;
         let keys: Vec<Box<[u8]>> = (0..count)
@@ -75,7 +75,7 @@ impl KeySamples {
 }
 
 /// Reads a key of a length that a key may have.
-pub fn read_key(reader: &mut Reader<'_>) -> Result<Box<[u8]>, Malformed> {
+pub fn read_key(reader: &mut ByteReader<'_>) -> Result<Box<[u8]>, Malformed> {
     let at = reader.clone();
     let key = reader.prefixed()?;
     if key.is_empty() || key.len() > MAX_KEY_LEN {

@@ -28,7 +28,7 @@ use crate::table::block::Layout;
 use crate::table::cache::CachedRecord;
 use crate::table::filter;
 use crate::table::format::Access;
-use crate::table::get::{Found, FoundValue, Wanted};
+use crate::table::get::{FoundValue, TableHit, Wanted};
 use crate::table::reader::{Keep, Table};
 use crate::table::ready::Residency;
 use crate::table::search::Share;
@@ -38,11 +38,11 @@ pub struct Lookup<'a> {
     table: &'a Arc<Table>,
     hash: u64,
     key: &'a [u8],
-    place: Place<'a>,
+    place: LookupHit<'a>,
 }
 
 /// Where the version is to be found.
-enum Place<'a> {
+enum LookupHit<'a> {
     Cached(CachedRecord),
     Block(Block<'a>),
 }
@@ -59,9 +59,9 @@ struct Block<'a> {
     is_read: bool,
 }
 
-impl From<CachedRecord> for Found {
-    fn from(record: CachedRecord) -> Found {
-        Found {
+impl From<CachedRecord> for TableHit {
+    fn from(record: CachedRecord) -> TableHit {
+        TableHit {
             header: record.header,
             value: FoundValue::Here(record.value),
         }
@@ -97,10 +97,10 @@ impl<'a> Lookup<'a> {
             _ => None,
         };
         let place = match cached {
-            Some(record) => Place::Cached(record),
+            Some(record) => LookupHit::Cached(record),
             None => match table.find_block::<Wait>(key, Residency::Trusted)? {
                 Some((number, page, row)) => {
-                    Place::Block(Block::prefetch(table, (number, page.place(row)), is_short))
+                    LookupHit::Block(Block::prefetch(table, (number, page.place(row)), is_short))
                 }
                 None => return Ok(None),
             },
@@ -115,7 +115,7 @@ impl<'a> Lookup<'a> {
 
     /// Finds the approximate entry in the block, if the block needs no decompression.
     pub fn find_entry(&mut self) -> Result<()> {
-        let Place::Block(block) = &mut self.place else {
+        let LookupHit::Block(block) = &mut self.place else {
             return Ok(());
         };
         block.body = self
@@ -132,7 +132,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// The newest version with a sequence number of `max` at most.
-    pub fn finish(self, max: Seq) -> Result<Option<Found>> {
+    pub fn finish(self, max: Seq) -> Result<Option<TableHit>> {
         let Lookup {
             table,
             hash,
@@ -140,11 +140,11 @@ impl<'a> Lookup<'a> {
             place,
         } = self;
         let block = match place {
-            Place::Block(block) => block,
-            Place::Cached(record) if record.header.seq <= max => {
-                return Ok(Some(Found::from(record)));
+            LookupHit::Block(block) => block,
+            LookupHit::Cached(record) if record.header.seq <= max => {
+                return Ok(Some(TableHit::from(record)));
             }
-            Place::Cached(_) => {
+            LookupHit::Cached(_) => {
                 return table.get_in_memory::<Wait>((hash, key, max), Residency::Trusted);
             }
         };
@@ -219,7 +219,7 @@ impl Table {
     pub(super) fn get_in_short_memory(
         self: &Arc<Self>,
         (hash, key, max): Wanted<'_>,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<TableHit>> {
         let Some(mut lookup) = Lookup::past_filter(self, hash, key, true)? else {
             return Ok(None);
         };
@@ -234,7 +234,7 @@ impl Table {
         number: usize,
         place: &Range<u64>,
         wanted: Wanted<'_>,
-    ) -> Result<Option<Found>, P::Failure> {
+    ) -> Result<Option<TableHit>, P::Failure> {
         let body = self.own_body::<P>(number, place, Keep::Cached, Access::Random)?;
         self.get_in(number, &body, 0..body.len(), wanted)
     }
@@ -245,7 +245,7 @@ impl Table {
         number: usize,
         place: &Range<u64>,
         wanted: Wanted<'_>,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<TableHit>> {
         if let Some(body) = self.cached_body(number) {
             return self.get_in(number, &body, 0..body.len(), wanted);
         }
@@ -260,7 +260,7 @@ impl Table {
     pub(super) fn get_recorded<P: Patience>(
         &self,
         wanted: Wanted<'_>,
-    ) -> Result<Option<Found>, P::Failure> {
+    ) -> Result<Option<TableHit>, P::Failure> {
         let found = self.cached_record(wanted);
         P::require(|| found.is_some())?;
         Ok(found)
@@ -268,13 +268,13 @@ impl Table {
 
     /// The cached record of a key, if the get may show it.
     #[cold]
-    pub(super) fn cached_record(&self, (hash, key, max): Wanted<'_>) -> Option<Found> {
+    pub(super) fn cached_record(&self, (hash, key, max): Wanted<'_>) -> Option<TableHit> {
         let record = self.cache.as_ref()?.record(hash, key)?;
-        (record.header.seq <= max).then(|| Found::from(record))
+        (record.header.seq <= max).then(|| TableHit::from(record))
     }
 
     /// Caches what a get found, if it is certain to be the newest version here and its value was read with it.
-    fn cache_record(&self, (hash, key, max): Wanted<'_>, found: &Option<Found>) {
+    fn cache_record(&self, (hash, key, max): Wanted<'_>, found: &Option<TableHit>) {
         if let Some(cache) = &self.cache
             && let Some(found) = found
             && let FoundValue::Here(value) = &found.value

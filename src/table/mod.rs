@@ -9,7 +9,7 @@
 //! entry       header fields, packed | key | value, or where it lies                                      header_packing.rs
 //! large value a value of more than 16 KiB, as it is or packed; it stands before the block of its entry, whose
 //!             number, offset, stored length, codec and crc32 the entry states
-//! filter      32-byte blocks of eight u32 lanes                                                           filter.rs
+//! filter      32-byte blocks of eight u32 words                                                           filter.rs
 //! index       (page of rows, one per block | crc32)* | top page, one row per page | block numbers          index.rs page.rs
 //! statistics  counts, key range, census, histograms, sample, where the table came from               statistics.rs
 //! footer      where the parts start, their crc32s, identity, table, container, version, crc32, magic     format.rs
@@ -37,7 +37,7 @@ mod statistics;
 mod header_packing;
 mod block;
 mod block_builder;
-mod lane;
+mod uniform_block;
 mod search;
 mod page;
 mod index;
@@ -63,7 +63,7 @@ pub use builder::{FinishedTable, TableBuilder, TableOptions};
 pub use cache::BlockCache;
 pub use filter::{Probe, build as build_filter, may_contain};
 pub use format::{Footer, Source, TableMeta};
-pub use get::Found;
+pub use get::TableHit;
 pub use index::Index;
 pub use lookup::Lookup;
 pub use reader::Table;

@@ -18,7 +18,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::base::Seq;
-use crate::base::coding::{Malformed, Reader};
+use crate::base::coding::{ByteReader, Malformed};
 use crate::base::prefetch;
 use crate::base::record::{key_prefix, shared_len};
 use crate::data::cursor::Seek;
@@ -189,7 +189,7 @@ impl Page {
         within: &Range<u64>,
         least: usize,
     ) -> Result<Page, Malformed> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = ByteReader::new(bytes);
         let (count, shared) = (reader.u32()? as usize, reader.u32()? as usize);
         if count == 0 || count != rows {
             return Err(reader.malformed("the index is of another number of blocks"));
@@ -230,7 +230,7 @@ impl Page {
             if row.details_at != details as u64 {
                 return Err(malformed("an index row points elsewhere"));
             }
-            let mut reader = Reader::new(&self.details[details..]);
+            let mut reader = ByteReader::new(&self.details[details..]);
             let first = reader.bytes(usize::from(row.first_len))?;
             let last = reader.bytes(usize::from(row.last_len))?;
             let census = Census::decode(&mut reader).map_err(|bad| malformed(bad.what))?;
@@ -302,7 +302,8 @@ impl Page {
     pub fn census(&self, number: usize) -> Census {
         let row = self.row(number);
         let at = row.details_at as usize + usize::from(row.first_len) + usize::from(row.last_len);
-        Census::decode(&mut Reader::new(&self.details[at..])).expect("decoded when it was opened")
+        Census::decode(&mut ByteReader::new(&self.details[at..]))
+            .expect("decoded when it was opened")
     }
 
     /// The highest sequence number of the records of row `number`, if these are dead as a whole.

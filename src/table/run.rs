@@ -6,12 +6,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::base::{Result, Seq};
-use crate::data::cursor::{Cursor, DeadSpan, Head, Position, Seek};
+use crate::data::block_slice::BlockSlice;
+use crate::data::cursor::{Cursor, DeadSpan, KeyPosition, Position, Seek};
 use crate::data::item::Pair;
-use crate::data::lane::Lane;
 use crate::data::lent::{Ask, Lent};
 use crate::data::range_tombstones::RangeTombstones;
-use crate::data::stretch::Stretch;
+use crate::data::uniform_block::UniformBlock;
 use crate::expiry::ExpiryView;
 use crate::table::cursor::TableCursor;
 use crate::table::reader::Table;
@@ -173,42 +173,42 @@ impl Cursor for RunCursor {
     }
 
     #[inline(always)]
-    fn head(&self) -> Head<'_> {
+    fn head(&self) -> KeyPosition<'_> {
         match self.state {
-            RunState::End => Head::End,
+            RunState::End => KeyPosition::End,
             RunState::Inside => self.inner().head(),
-            RunState::DeadSpan => Head::DeadSpan(self.dead_span()),
+            RunState::DeadSpan => KeyPosition::DeadSpan(self.dead_span()),
         }
     }
 
     #[inline]
-    fn hold_lane(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> bool {
+    fn hold_uniform_block(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> bool {
         match (&self.state, &mut self.inner) {
-            (RunState::Inside, Some(inner)) => inner.hold_lane(ask, lent),
+            (RunState::Inside, Some(inner)) => inner.hold_uniform_block(ask, lent),
             _ => false,
         }
     }
 
-    fn stretch(&self, ask: &Ask<'_>) -> Option<Stretch> {
+    fn block_slice(&self, ask: &Ask<'_>) -> Option<BlockSlice> {
         match (&self.state, &self.inner) {
-            (RunState::Inside, Some(inner)) => inner.stretch(ask),
+            (RunState::Inside, Some(inner)) => inner.block_slice(ask),
             _ => None,
         }
     }
 
     #[inline]
-    fn lane(&self) -> Option<(Lane<'_>, usize)> {
-        self.inner.as_ref()?.lane()
+    fn uniform_block(&self) -> Option<(UniformBlock<'_>, usize)> {
+        self.inner.as_ref()?.uniform_block()
     }
 
     #[inline]
-    fn stand_in_lane(&mut self, at: usize) {
+    fn stand_in_uniform_block(&mut self, at: usize) {
         let inner = self.inner.as_mut().expect("a cursor inside a table");
-        inner.stand_in_lane(at);
+        inner.stand_in_uniform_block(at);
     }
 
-    fn seq_in_lane(&self, at: usize) -> Seq {
-        self.inner().seq_in_lane(at)
+    fn seq_in_uniform_block(&self, at: usize) -> Seq {
+        self.inner().seq_in_uniform_block(at)
     }
 
     fn lend_one(&self, lent: &mut Lent) -> Result<()> {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::coding::{Malformed, Reader};
+use crate::base::coding::{ByteReader, Malformed};
 use crate::base::record::{RecordRef, order};
 use crate::base::{Error, Result, Seq};
 use crate::data::batch::KeyRange;
@@ -313,7 +313,7 @@ impl Survey {
                 let before = open.blocks_of(last).start as u64;
                 let sealed = open.sealed_page(last);
                 let count = match damage(self.check_index(&part, &sealed))? {
-                    Ok(()) => Reader::new(&part[sealed.place]).u32().map_err(bad)?,
+                    Ok(()) => ByteReader::new(&part[sealed.place]).u32().map_err(bad)?,
                     Err(_) => 1,
                 };
                 before + u64::from(count)
@@ -345,27 +345,27 @@ impl Survey {
 
     /// Searches for blocks where no rows describe any.
     fn look_for_others(&mut self) -> Result<()> {
-        let mut stretches = vec![];
+        let mut gaps = vec![];
         let (mut at, mut next) = (0, 0);
         for (number, row) in &self.rows {
             if *number != next {
-                stretches.push(at..row.place.start);
+                gaps.push(at..row.place.start);
             }
             (at, next) = (row.place.end, number + 1);
         }
         // Up to the end there may be blocks of an unknown page; if not, none is found.
-        stretches.push(at..self.footer.filter_at);
-        for stretch in stretches {
-            let bytes = match damage(self.stored.part(&stretch, Access::Sequential))? {
+        gaps.push(at..self.footer.filter_at);
+        for gap in gaps {
+            let bytes = match damage(self.stored.part(&gap, Access::Sequential))? {
                 Ok(bytes) => bytes,
                 Err(fault) => {
-                    self.damaged.insert(stretch.start, fault);
+                    self.damaged.insert(gap.start, fault);
                     continue;
                 }
             };
             let (mut from, mut looks) = (0, LOOKS * bytes.len() as u64);
-            while let Some(found) = self.find(&bytes, stretch.start, from, &mut looks) {
-                let place = stretch.start + found.start as u64..stretch.start + found.end as u64;
+            while let Some(found) = self.find(&bytes, gap.start, from, &mut looks) {
+                let place = gap.start + found.start as u64..gap.start + found.end as u64;
                 if let Some(block) = self.inspect(&place, None)? {
                     self.blocks.push(block);
                 }

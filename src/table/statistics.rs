@@ -22,7 +22,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::base::coding::{Malformed, Reader, put_prefixed, put_varint};
+use crate::base::coding::{ByteReader, Malformed, put_prefixed, put_varint};
 use crate::base::record::{Base, Header, RecordRef};
 use crate::base::{Seq, Timestamp};
 use crate::expiry::{
@@ -105,7 +105,7 @@ impl Statistics {
     }
 
     /// Reads what [`Statistics::encode`] wrote.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Statistics, Malformed> {
+    pub fn decode(reader: &mut ByteReader<'_>) -> Result<Statistics, Malformed> {
         let at = reader.clone();
         let mut statistics = Statistics {
             records: reader.varint()?,
@@ -270,7 +270,7 @@ impl Sample {
         }
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Sample, Malformed> {
+    fn decode(reader: &mut ByteReader<'_>) -> Result<Sample, Malformed> {
         let threshold = reader.u64()?;
         let count = reader.varint_up_to(reader.remaining() as u64)?;
         let base = Base {
@@ -518,12 +518,15 @@ mod tests {
         assert_eq!(statistics.sample.records.len(), 100);
         let mut out = vec![];
         statistics.encode(&mut out);
-        assert_eq!(Statistics::decode(&mut Reader::new(&out)), Ok(statistics));
+        assert_eq!(
+            Statistics::decode(&mut ByteReader::new(&out)),
+            Ok(statistics)
+        );
         for len in 0..out.len() {
-            assert!(Statistics::decode(&mut Reader::new(&out[..len])).is_err());
+            assert!(Statistics::decode(&mut ByteReader::new(&out[..len])).is_err());
         }
         out.push(0);
-        assert!(Statistics::decode(&mut Reader::new(&out)).is_err());
+        assert!(Statistics::decode(&mut ByteReader::new(&out)).is_err());
     }
 
     #[test]

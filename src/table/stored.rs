@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 
-use crate::base::coding::{Malformed, Reader};
+use crate::base::coding::{ByteReader, Malformed};
 use crate::base::{ContainerId, Error, Result, Seq, TableId};
 use crate::table::block::{Extent, TRAILER_LEN, Trailer};
 use crate::table::filter;
@@ -137,7 +137,7 @@ pub fn read_statistics(stored: &Stored, footer: &Footer) -> Result<Statistics> {
         Access::Random,
     )?;
     stored.check(at, &part, footer.statistics_crc, "the statistics")?;
-    let statistics = Statistics::decode(&mut Reader::new(&part))
+    let statistics = Statistics::decode(&mut ByteReader::new(&part))
         .map_err(|bad| stored.fault(at + bad.offset as u64, bad.what))?;
     let (blocks, large) = (statistics.blocks, statistics.large_values);
     let fit =

@@ -14,7 +14,7 @@ use crate::data::item::{Item, Value};
 use crate::data::version::Version;
 use crate::data::write::{Updated, Written};
 use crate::tokio::read::{async_reading_methods, bounds, bytes, few_at_once};
-use crate::tokio::shared::{Lane, Shared};
+use crate::tokio::shared::{Shared, WorkQueue};
 use crate::tokio::stream::{ItemStream, KeyStream};
 use crate::tokio::turns::{AsyncChanges, AsyncExpirations};
 use crate::tokio::write::Begin;
@@ -79,7 +79,7 @@ impl AsyncContainer {
     pub async fn default_ttl(&self) -> Result<DefaultTtl> {
         let of = self.of.clone();
         self.shared
-            .pooled(Lane::Read, move || Ok(of.default_ttl()))
+            .pooled(WorkQueue::Read, move || Ok(of.default_ttl()))
             .await
     }
 
@@ -87,7 +87,7 @@ impl AsyncContainer {
     pub async fn set_default_ttl(&self, default: DefaultTtl) -> Result<()> {
         let of = self.of.clone();
         self.shared
-            .pooled(Lane::Write, move || of.set_default_ttl(default))
+            .pooled(WorkQueue::Write, move || of.set_default_ttl(default))
             .await
     }
 
@@ -95,7 +95,7 @@ impl AsyncContainer {
     pub async fn expire_before(&self, moment: SystemTime) -> Result<()> {
         let of = self.of.clone();
         self.shared
-            .pooled(Lane::Write, move || of.expire_before(moment))
+            .pooled(WorkQueue::Write, move || of.expire_before(moment))
             .await
     }
 
@@ -103,7 +103,7 @@ impl AsyncContainer {
     pub async fn expire_written_before(&self, moment: SystemTime) -> Result<()> {
         let of = self.of.clone();
         self.shared
-            .pooled(Lane::Write, move || of.expire_written_before(moment))
+            .pooled(WorkQueue::Write, move || of.expire_written_before(moment))
             .await
     }
 
@@ -111,7 +111,7 @@ impl AsyncContainer {
     pub async fn expire_all(&self) -> Result<()> {
         let of = self.of.clone();
         self.shared
-            .pooled(Lane::Write, move || of.expire_all())
+            .pooled(WorkQueue::Write, move || of.expire_all())
             .await
     }
 
@@ -139,7 +139,7 @@ impl AsyncContainer {
         let of = self.of.clone();
         let opened = self
             .shared
-            .pooled(Lane::Read, move || Ok(of.expirations(from)))
+            .pooled(WorkQueue::Read, move || Ok(of.expirations(from)))
             .await?;
         Ok(AsyncExpirations::new(opened, &self.shared))
     }
@@ -340,7 +340,7 @@ impl AsyncContainer {
     ) -> Result<Written> {
         let of = self.of.clone();
         self.shared
-            .pooled(Lane::Upkeep, move || of.bulk_load(items))
+            .pooled(WorkQueue::Upkeep, move || of.bulk_load(items))
             .await
     }
 
@@ -351,7 +351,7 @@ impl AsyncContainer {
     ) -> Result<Written> {
         let of = self.of.clone();
         self.shared
-            .pooled(Lane::Upkeep, move || of.bulk_load_with_ttl(items))
+            .pooled(WorkQueue::Upkeep, move || of.bulk_load_with_ttl(items))
             .await
     }
 

@@ -8,7 +8,7 @@ use crate::api::arguments::{KeyBounds, prefix_range};
 use crate::api::batch::Batch;
 use crate::api::database::Database;
 use crate::api::snapshot::{Snapshot, View};
-use crate::api::writing::Way;
+use crate::api::writing::WriteMode;
 use crate::base::counters::Stats;
 use crate::base::{Now, Result};
 use crate::data::item::{Item, Value};
@@ -19,7 +19,7 @@ use crate::engine::{Engine, VerifyReport};
 use crate::tokio::container::AsyncContainer;
 use crate::tokio::pool::run_apart;
 use crate::tokio::read::{async_reading_methods, bounds, bytes, few_at_once};
-use crate::tokio::shared::{Lane, Shared, THREADS};
+use crate::tokio::shared::{Shared, THREADS, WorkQueue};
 use crate::tokio::stream::{ItemStream, KeyStream};
 use crate::tokio::turns::AsyncChanges;
 use crate::tokio::write::Begin;
@@ -110,11 +110,11 @@ impl AsyncDatabase {
 
     async fn pooled<T: Send + 'static>(
         &self,
-        lane: Lane,
+        queue: WorkQueue,
         work: impl FnOnce(Database) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let db = self.shared.db().clone();
-        self.shared.pooled(lane, move || work(db)).await
+        self.shared.pooled(queue, move || work(db)).await
     }
 
     /// As [`Database::container`].
@@ -130,19 +130,20 @@ impl AsyncDatabase {
     ) -> Result<AsyncContainer> {
         let name = name.as_ref().to_owned();
         let work = move |db: Database| db.container_with(name, options);
-        let container = self.pooled(Lane::Write, work).await?;
+        let container = self.pooled(WorkQueue::Write, work).await?;
         Ok(AsyncContainer::new(container, &self.shared))
     }
 
     /// As [`Database::containers`].
     pub async fn containers(&self) -> Result<Vec<String>> {
-        self.pooled(Lane::Read, |db| Ok(db.containers())).await
+        self.pooled(WorkQueue::Read, |db| Ok(db.containers())).await
     }
 
     /// As [`Database::drop_container`].
     pub async fn drop_container(&self, name: impl AsRef<str>) -> Result<bool> {
         let name = name.as_ref().to_owned();
-        self.pooled(Lane::Write, |db| db.drop_container(name)).await
+        self.pooled(WorkQueue::Write, |db| db.drop_container(name))
+            .await
     }
 
     /// As [`Database::write`]. A batch is begun inline, unless it changes settings or a condition needs a file.
@@ -203,28 +204,29 @@ impl AsyncDatabase {
 
     /// As [`Database::flush`].
     pub async fn flush(&self) -> Result<()> {
-        self.pooled(Lane::Upkeep, |db| db.flush()).await
+        self.pooled(WorkQueue::Upkeep, |db| db.flush()).await
     }
 
     /// As [`Database::compact`].
     pub async fn compact(&self) -> Result<()> {
-        self.pooled(Lane::Upkeep, |db| db.compact()).await
+        self.pooled(WorkQueue::Upkeep, |db| db.compact()).await
     }
 
     /// As [`Database::checkpoint`].
     pub async fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref().to_owned();
-        self.pooled(Lane::Upkeep, |db| db.checkpoint(path)).await
+        self.pooled(WorkQueue::Upkeep, |db| db.checkpoint(path))
+            .await
     }
 
     /// As [`Database::verify`].
     pub async fn verify(&self) -> Result<VerifyReport> {
-        self.pooled(Lane::Upkeep, |db| db.verify()).await
+        self.pooled(WorkQueue::Upkeep, |db| db.verify()).await
     }
 
     /// As [`Database::stats`].
     pub async fn stats(&self) -> Result<Stats> {
-        self.pooled(Lane::Read, |db| Ok(db.stats())).await
+        self.pooled(WorkQueue::Read, |db| Ok(db.stats())).await
     }
 
     /// How many calls were answered inline, and how many by the pools.
@@ -257,7 +259,7 @@ impl AsyncDatabase {
     /// [`Error::Closed`](crate::Error::Closed) and end. It waits behind no other call.
     pub async fn close(&self) -> Result<()> {
         // Of the engine itself: as a call of the database, a thread of this crate would not wait for it.
-        self.pooled(Lane::Apart, |db| Engine::close(db.engine()))
+        self.pooled(WorkQueue::Apart, |db| Engine::close(db.engine()))
             .await
     }
 }
@@ -282,7 +284,7 @@ impl AsyncSnapshot {
         let (snapshot, name) = (self.snapshot.clone(), name.as_ref().to_owned());
         let view = move || snapshot.container(name);
         Ok(AsyncView {
-            of: self.shared.pooled(Lane::Read, view).await?,
+            of: self.shared.pooled(WorkQueue::Read, view).await?,
             shared: self.shared.clone(),
         })
     }

@@ -113,32 +113,38 @@ macro_rules! async_reading_methods {
             /// The live item with the lowest key.
             pub async fn first(&self) -> Result<Option<Item>> {
                 let of = self.of.clone();
-                self.shared.pooled(Lane::Read, move || of.first()).await
+                self.shared
+                    .pooled(WorkQueue::Read, move || of.first())
+                    .await
             }
 
             /// The live item with the highest key.
             pub async fn last(&self) -> Result<Option<Item>> {
                 let of = self.of.clone();
-                self.shared.pooled(Lane::Read, move || of.last()).await
+                self.shared.pooled(WorkQueue::Read, move || of.last()).await
             }
 
             /// A live item, each as likely as any other; `None` where there is none.
             pub async fn random(&self) -> Result<Option<Item>> {
                 let of = self.of.clone();
-                self.shared.pooled(Lane::Read, move || of.random()).await
+                self.shared
+                    .pooled(WorkQueue::Read, move || of.random())
+                    .await
             }
 
             /// There is no live item.
             pub async fn is_empty(&self) -> Result<bool> {
                 let of = self.of.clone();
-                self.shared.pooled(Lane::Read, move || of.is_empty()).await
+                self.shared
+                    .pooled(WorkQueue::Read, move || of.is_empty())
+                    .await
             }
 
             /// How many live items a range has, exactly. Reads all of them.
             pub async fn count(&self, range: impl KeyBounds) -> Result<u64> {
                 let (of, range) = (self.of.clone(), bounds(range));
                 self.shared
-                    .pooled(Lane::Read, move || of.count(range))
+                    .pooled(WorkQueue::Read, move || of.count(range))
                     .await
             }
 
@@ -150,7 +156,7 @@ macro_rules! async_reading_methods {
             pub async fn count_up_to(&self, range: impl KeyBounds, most: u64) -> Result<u64> {
                 let (of, range) = (self.of.clone(), bounds(range));
                 let counted = move || Ok(of.count_up_to(range, most));
-                self.shared.pooled(Lane::Read, counted).await
+                self.shared.pooled(WorkQueue::Read, counted).await
             }
 
             /// About how many bytes the keys and values of the live items of a range have. Of what cannot be read nothing is
@@ -161,7 +167,7 @@ macro_rules! async_reading_methods {
             pub async fn size_estimate(&self, range: impl KeyBounds) -> Result<u64> {
                 let (of, range) = (self.of.clone(), bounds(range));
                 self.shared
-                    .pooled(Lane::Read, move || Ok(of.size_estimate(range)))
+                    .pooled(WorkQueue::Read, move || Ok(of.size_estimate(range)))
                     .await
             }
         }

@@ -23,7 +23,7 @@ const UPKEEP_THREADS: usize = 2;
 
 /// Which threads: a stalled write keeps no read waiting, and a merge of an hour neither.
 #[derive(Clone, Copy)]
-pub enum Lane {
+pub enum WorkQueue {
     /// Gets and ranges.
     Read,
     /// Writes, and changes of containers.
@@ -78,27 +78,27 @@ impl Shared {
         (self.inline.get(), self.pooled.get(), threads)
     }
 
-    /// Has it done in a lane.
+    /// Has it done by a queue.
     pub async fn pooled<T: Send + 'static>(
         &self,
-        lane: Lane,
+        queue: WorkQueue,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.start(lane, work)?.await
+        self.start(queue, work)?.await
     }
 
     /// The same, for who waits by himself.
     pub fn start<T: Send + 'static>(
         &self,
-        lane: Lane,
+        queue: WorkQueue,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<Answer<T>> {
         self.pooled.add(1);
-        match lane {
-            Lane::Read => self.reads.run(work),
-            Lane::Write => self.writes.run(work),
-            Lane::Upkeep => self.upkeep.run(work),
-            Lane::Apart => run_apart(work),
+        match queue {
+            WorkQueue::Read => self.reads.run(work),
+            WorkQueue::Write => self.writes.run(work),
+            WorkQueue::Upkeep => self.upkeep.run(work),
+            WorkQueue::Apart => run_apart(work),
         }
     }
 
@@ -115,7 +115,7 @@ impl Shared {
     {
         consume_budget().await;
         match at_once(&mut of) {
-            Err(Unready::WouldWait) => self.pooled(Lane::Read, later(of)).await,
+            Err(Unready::WouldWait) => self.pooled(WorkQueue::Read, later(of)).await,
             Err(Unready::Failed(error)) => self.inline(Err(error)),
             Ok(answer) => self.inline(Ok(answer)),
         }
@@ -139,7 +139,7 @@ impl Shared {
             (begun, way.awaits_sync())
         };
         match begun {
-            Err(Unready::WouldWait) => self.pooled(Lane::Write, later(what)).await,
+            Err(Unready::WouldWait) => self.pooled(WorkQueue::Write, later(what)).await,
             Err(Unready::Failed(error)) => self.inline(Err(error)),
             Ok(answer) if awaits_sync => {
                 self.synced().await?;

@@ -27,7 +27,7 @@ use crate::api::cursor::{Cursor, Judge};
 use crate::base::{Now, Result, Unready, Wait};
 use crate::data::item::Item;
 use crate::tokio::pool::Answer;
-use crate::tokio::shared::{Lane, Shared};
+use crate::tokio::shared::{Shared, WorkQueue};
 
 /// A cursor, what it read, and whether that is all.
 type Read = (Box<Cursor>, VecDeque<Item>, bool);
@@ -129,7 +129,7 @@ impl ItemStream {
         let (is_to_begin, is_backwards) = (self.is_to_begin, self.is_backwards);
         let mut found = std::mem::take(&mut self.found);
         self.is_to_begin = false;
-        self.shared.start(Lane::Read, move || {
+        self.shared.start(WorkQueue::Read, move || {
             if is_to_begin {
                 cursor.begin(is_backwards);
             }

@@ -27,7 +27,7 @@ use crate::base::{Error, Result};
 use crate::data::change::Change;
 use crate::data::version::Version;
 use crate::tokio::pool::Answer;
-use crate::tokio::shared::{Lane, Shared};
+use crate::tokio::shared::{Shared, WorkQueue};
 
 /// So many changes are told by one job.
 const CHANGES: usize = 64;
@@ -68,7 +68,7 @@ impl<S: Send + 'static, T: Send + 'static> Turns<S, T> {
 
     fn start(&self) -> Result<Answer<Told<T>>> {
         let (source, next, most) = (self.source.clone(), self.next, self.most);
-        self.shared.start(Lane::Read, move || {
+        self.shared.start(WorkQueue::Read, move || {
             let (mut source, mut told) = (source.lock(), Told::new());
             while told.len() < most {
                 let one = next(&mut source);

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::api::writing::Way;
+use crate::api::writing::WriteMode;
 use crate::base::Now;
 use crate::data::write::Written;
 use crate::engine::Begun;
@@ -20,7 +20,7 @@ impl Begin {
     }
 }
 
-impl Way for &Begin {
+impl WriteMode for &Begin {
     type Patience = Now;
 
     fn note(&self, begun: Begun) -> Written {

@@ -47,7 +47,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::coding::{Malformed, Reader, store_varint};
+use crate::base::coding::{ByteReader, Malformed, store_varint};
 use crate::base::{Seq, Timestamp};
 
 /// Bytes of a segment's header.
@@ -184,15 +184,15 @@ impl SegmentHeader {
 
     /// Reads what [`SegmentHeader::encode`] wrote from the front of a file.
     pub fn decode(bytes: &[u8]) -> Result<SegmentHeader, HeaderFault> {
-        let reader = &mut Reader::new(bytes);
+        let reader = &mut ByteReader::new(bytes);
         let whole = reader.clone().bytes(HEADER_LEN)?;
         if reader.bytes(MAGIC.len())? != MAGIC {
-            return Err(Reader::new(bytes).malformed("not a log segment").into());
+            return Err(ByteReader::new(bytes).malformed("not a log segment").into());
         }
         let version = reader.u32()?;
         if reader.u32()? != header_crc(whole) {
-            let malformed =
-                Reader::new(bytes).malformed("the segment's header does not match its checksum");
+            let malformed = ByteReader::new(bytes)
+                .malformed("the segment's header does not match its checksum");
             return Err(malformed.into());
         }
         if !(OLDEST_VERSION..=FORMAT_VERSION).contains(&version) {
@@ -240,7 +240,7 @@ impl SyncedNote {
 
     /// Reads what [`SyncedNote::encode`] wrote; `None`: there is no note, or none of this chain.
     pub fn decode(identity: u64, bytes: &[u8]) -> Option<SyncedNote> {
-        let reader = &mut Reader::new(bytes);
+        let reader = &mut ByteReader::new(bytes);
         let position = reader.u64().ok()?;
         let note = SyncedNote { identity, position };
         (reader.u32().ok()? == note.crc()).then_some(note)
@@ -312,13 +312,13 @@ fn segment_crc(segment: &SegmentHeader) -> crc32fast::Hasher {
 const POSITION_LEN: usize = 8;
 
 /// The bytes of a frame before its payload.
-pub struct Head {
+pub struct FrameHead {
     /// Behind the position.
     bytes: [u8; POSITION_LEN + HEAD_LEN_MAX],
     end: usize,
 }
 
-impl Head {
+impl FrameHead {
     /// The bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
@@ -350,7 +350,7 @@ impl Encoder {
         header: &FrameHeader,
         payload_len: usize,
         payload_crc: PayloadCrc,
-    ) -> Head {
+    ) -> FrameHead {
         let segment = &self.segment;
         let always = [
             payload_len as u64,
@@ -363,7 +363,7 @@ impl Encoder {
             (header.settled.0, header.written_at.0),
             (segment.edit, header.edit),
         ];
-        let mut head = Head {
+        let mut head = FrameHead {
             bytes: [0; POSITION_LEN + HEAD_LEN_MAX],
             end: 0,
         };
@@ -432,7 +432,7 @@ impl Decoder {
 
     /// The frame at the front of `bytes`, if it was appended at `position`.
     pub fn frame<'a>(&self, position: u64, bytes: &'a [u8]) -> Result<Decoded<'a>, NoFrame> {
-        let reader = &mut Reader::new(bytes);
+        let reader = &mut ByteReader::new(bytes);
         let (mut decoded, payload_len, payload_crc) =
             self.header(position, reader).ok_or(NoFrame::Nothing)?;
         let payload_len = usize::try_from(payload_len).map_err(|_| NoFrame::Unfinished)?;
@@ -448,7 +448,7 @@ impl Decoder {
     fn header<'a>(
         &self,
         position: u64,
-        reader: &mut Reader<'a>,
+        reader: &mut ByteReader<'a>,
     ) -> Option<(Decoded<'a>, u64, u32)> {
         let segment = &self.segment;
         let mut whole = reader.clone();

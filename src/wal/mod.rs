@@ -58,7 +58,7 @@ pub use frame::{
 pub use keep::{doubt_syncs, keep};
 pub use replay::{Frame, Replayed, SegmentSummary, replay, salvage, salvage_ahead};
 pub use segments::{Kept, SegmentInfo};
-pub use tail::{Place, Tail, is_at_end, tail};
+pub use tail::{Tail, TailPosition, is_at_end, tail};
 pub use writer::{Appender, Log, LogOptions, SegmentPin};
 
 #[cfg(all(test, loom))]

@@ -320,7 +320,7 @@ impl Walk<'_> {
         let full_at = |header: &SegmentHeader, len: usize| {
             header.start + len.max(LAPS_MAX * self.ring.len) as u64
         };
-        let mut chain = vec![Stretch {
+        let mut chain = vec![SearchRange {
             frames: segment.frames.clone(),
             positions: end..full_at(segment.header(), segment.bytes.len()),
             counts: true,
@@ -348,13 +348,13 @@ impl Walk<'_> {
                 None => continue,
             };
             let header = frames.segment;
-            let stretch = Stretch {
+            let range = SearchRange {
                 frames,
                 positions: header.start..full_at(&header, len),
                 counts,
             };
-            search.scan(&stretch, bytes.get(HEADER_LEN..).unwrap_or(&[]));
-            chain.push(stretch);
+            search.scan(&range, bytes.get(HEADER_LEN..).unwrap_or(&[]));
+            chain.push(range);
         }
         let known = self.out.in_ring.last().cloned().unwrap_or_default();
         search.scan_ring(&chain, &self.ring, &known);
@@ -470,7 +470,7 @@ impl Walk<'_> {
 }
 
 /// A range of positions behind the end of the log in which frames of one segment may lie.
-struct Stretch {
+struct SearchRange {
     frames: Decoder,
     positions: Range<u64>,
     /// Whether the segment's header is valid, so that the numbers of its frames are known.
@@ -524,14 +524,14 @@ impl Search {
         }
     }
 
-    /// Looks for frames at every byte of `bytes`, which start where the stretch does.
-    fn scan(&mut self, stretch: &Stretch, bytes: &[u8]) {
+    /// Looks for frames at every byte of `bytes`, which start where the range does.
+    fn scan(&mut self, range: &SearchRange, bytes: &[u8]) {
         let mut at = zeros(bytes);
         while at + FRAME_LEN_MIN <= bytes.len() {
-            let here = stretch.positions.start + at as u64;
-            match stretch.frames.frame(here, &bytes[at..]) {
+            let here = range.positions.start + at as u64;
+            match range.frames.frame(here, &bytes[at..]) {
                 Ok(found) => {
-                    self.note(&found, here, stretch.counts);
+                    self.note(&found, here, range.counts);
                     at += found.len;
                 }
                 Err(_) => at += 1,
@@ -543,7 +543,7 @@ impl Search {
     /// Looks for frames that were not drained into the segments, at each position that a byte of the ring may have.
     /// Drained frames are zeroed, so no frame leads to the others: every byte of the ring may start a frame of any lap.
     /// Skips the bytes of the frames at `known` positions, which are complete, so no later frame was written over them.
-    fn scan_ring(&mut self, chain: &[Stretch], ring: &Ring, known: &Range<u64>) {
+    fn scan_ring(&mut self, chain: &[SearchRange], ring: &Ring, known: &Range<u64>) {
         let lap = ring.len as u64;
         let mut slot = zeros(ring.from(0)) as u64;
         while slot < lap {
@@ -555,12 +555,12 @@ impl Search {
                 continue;
             }
             let bytes = ring.from(slot);
-            let found = chain.iter().find_map(|stretch| {
-                let Range { start, end } = stretch.positions;
+            let found = chain.iter().find_map(|range| {
+                let Range { start, end } = range.positions;
                 let mut positions = (first_from(start)..end).step_by(ring.len);
                 positions.find_map(|at| {
-                    let found = stretch.frames.frame(at, bytes).ok()?;
-                    Some((found, at, stretch.counts))
+                    let found = range.frames.frame(at, bytes).ok()?;
+                    Some((found, at, range.counts))
                 })
             });
             slot += found.map_or(1, |(found, at, counts)| {

@@ -266,7 +266,7 @@ impl Segments {
         Ok(())
     }
 
-    /// How much room [`Segments::lend_next`] frees, in bytes.
+    /// How much room [`Segments::lend_prepared`] frees, in bytes.
     pub fn lendable(&self) -> u64 {
         self.pool
             .lock()
@@ -278,7 +278,7 @@ impl Segments {
 
     /// Lends the room of the prepared segments to work that will free more. No segment, which would take the room, is
     /// begun until that is done.
-    pub fn lend_next(&self) -> LentSegments<'_> {
+    pub fn lend_prepared(&self) -> LentSegments<'_> {
         let mut pool = self.pool.lock();
         pool.lent = true;
         self.is_prepared.store(false, Ordering::Relaxed);

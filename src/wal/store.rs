@@ -175,7 +175,7 @@ impl Buffered {
         Ok(())
     }
 
-    /// Zeroes the ring from `drained` to `taken`, after all of it is in the segments: a written stretch may end within
+    /// Zeroes the ring from `drained` to `taken`, after all of it is in the segments: a written part may end within
     /// a frame, which is then whole only in the ring.
     fn clear(&self, taken: u64) {
         static ZEROS: [u8; 16 << 10] = [0; 16 << 10];

@@ -30,7 +30,7 @@ use crate::wal::replay::{Frame, frame_at};
 
 /// Up to where a chain was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TailPosition {
     /// The number of the segment.
     pub segment: u64,
     /// The next frame's.
@@ -41,7 +41,7 @@ pub struct Place {
 #[derive(Clone, Copy, Debug)]
 pub struct Tail {
     /// Where it ended.
-    pub place: Place,
+    pub place: TailPosition,
     /// The highest sequence number; 0 when there was no frame.
     pub last_seq: Seq,
     /// The highest settled time.
@@ -56,7 +56,7 @@ pub fn tail(
     fs: &dyn Fs,
     dir: &Path,
     log: &LogStart,
-    from: Option<Place>,
+    from: Option<TailPosition>,
     (edit, synced): (u64, Position),
     visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
 ) -> Result<Tail> {
@@ -72,7 +72,7 @@ pub fn tail(
     })?;
     let start = Position(segment.header().start);
     let mut out = Tail {
-        place: from.unwrap_or(Place {
+        place: from.unwrap_or(TailPosition {
             segment: first,
             position: start,
         }),
@@ -156,7 +156,7 @@ fn show(
 }
 
 /// Nothing was appended behind a place: for a few bytes. A false answer may be wrong.
-pub fn is_at_end(fs: &dyn Fs, dir: &Path, log: &LogStart, place: Place) -> bool {
+pub fn is_at_end(fs: &dyn Fs, dir: &Path, log: &LogStart, place: TailPosition) -> bool {
     // No frame and no segment begins with a zero.
     let byte_at = |path: &Path, offset: u64| -> Option<u8> {
         let bytes = fs.reader(path).and_then(|file| file.read_at(offset, 1));
@@ -191,7 +191,7 @@ pub fn is_at_end(fs: &dyn Fs, dir: &Path, log: &LogStart, place: Place) -> bool 
 }
 
 /// Where a position lies in its segment's file, if that is the one that was read.
-fn offset_in(fs: &dyn Fs, path: &Path, log: &LogStart, place: Place) -> Option<u64> {
+fn offset_in(fs: &dyn Fs, path: &Path, log: &LogStart, place: TailPosition) -> Option<u64> {
     let bytes = fs.reader(path).ok()?.read_at(0, HEADER_LEN).ok()?;
     let header = SegmentHeader::decode(&bytes).ok()?;
     let is_it = (header.identity, header.number) == (log.chain, place.segment);

@@ -369,14 +369,14 @@ impl Log {
         self.segments.spend_next()
     }
 
-    /// How much room [`Log::lend_next`] frees, in bytes.
+    /// How much room [`Log::lend_prepared`] frees, in bytes.
     pub fn lendable(&self) -> u64 {
         self.segments.lendable()
     }
 
     /// Lends the room of the prepared segments, if there are any; no segment is begun meanwhile.
-    pub fn lend_next(&self) -> LentSegments<'_> {
-        self.segments.lend_next()
+    pub fn lend_prepared(&self) -> LentSegments<'_> {
+        self.segments.lend_prepared()
     }
 
     /// Whether [`Log::prepare_next`] is due.

@@ -40,7 +40,7 @@ const JUMPS: [u64; 7] = [1, SECOND, MINUTE, HOUR, DAY, 30 * DAY, 10 * YEAR];
 
 /// When the clock jumps.
 #[derive(Clone, Copy, Debug)]
-enum Moment {
+enum JumpAt {
     Running,
     /// Also behind a change of the default, which only a settled clock may make.
     Settings,
@@ -55,15 +55,15 @@ enum Moment {
     Frozen,
 }
 
-const MOMENTS: [Moment; 8] = [
-    Moment::Running,
-    Moment::Settings,
-    Moment::CleanReopen,
-    Moment::KilledReopen,
-    Moment::PowerCutReopen,
-    Moment::Merging,
-    Moment::BeforeDrop,
-    Moment::Frozen,
+const MOMENTS: [JumpAt; 8] = [
+    JumpAt::Running,
+    JumpAt::Settings,
+    JumpAt::CleanReopen,
+    JumpAt::KilledReopen,
+    JumpAt::PowerCutReopen,
+    JumpAt::Merging,
+    JumpAt::BeforeDrop,
+    JumpAt::Frozen,
 ];
 
 /// Lives on both sides of every jump.
@@ -119,7 +119,7 @@ impl History {
 }
 
 /// One cell of the matrix; answers how many steps were compared.
-fn one(moment: Moment, by: i64, behind: ClockBehind, seed: u64) -> u64 {
+fn one(moment: JumpAt, by: i64, behind: ClockBehind, seed: u64) -> u64 {
     let mut random = Random(seed);
     let setup = Setup {
         behind,
@@ -145,28 +145,28 @@ fn one(moment: Moment, by: i64, behind: ClockBehind, seed: u64) -> u64 {
         history.check();
     };
     match moment {
-        Moment::Running | Moment::Settings => jump(&mut history),
-        Moment::CleanReopen => {
+        JumpAt::Running | JumpAt::Settings => jump(&mut history),
+        JumpAt::CleanReopen => {
             history.run(Op::Close);
             jump(&mut history);
             history.run(Op::Reopen(vec![]));
         }
-        Moment::KilledReopen => {
+        JumpAt::KilledReopen => {
             history.run(Op::Crash);
             jump(&mut history);
             history.run(Op::Reopen(vec![]));
         }
-        Moment::PowerCutReopen => {
+        JumpAt::PowerCutReopen => {
             history.run(Op::PowerCut(seed));
             jump(&mut history);
             history.run(Op::Reopen(vec![]));
         }
-        Moment::Merging => {
+        JumpAt::Merging => {
             history.run(Op::Step(2));
             jump(&mut history);
             history.run(Op::Step(1));
         }
-        Moment::BeforeDrop | Moment::Frozen => {
+        JumpAt::BeforeDrop | JumpAt::Frozen => {
             history.run(Op::Flush);
             history.run(Op::Advance(5 * SECOND - 1));
             jump(&mut history);
@@ -182,7 +182,7 @@ fn one(moment: Moment, by: i64, behind: ClockBehind, seed: u64) -> u64 {
         );
     } else {
         history.check();
-        if matches!(moment, Moment::Settings) {
+        if matches!(moment, JumpAt::Settings) {
             history.run(Op::SetTtl("c".into(), Standard::Off));
             history.check();
             history.run(Op::SetTtl("c".into(), Standard::After(HOUR)));
@@ -190,7 +190,7 @@ fn one(moment: Moment, by: i64, behind: ClockBehind, seed: u64) -> u64 {
         }
         history.run(Op::Step(ALL));
         history.check();
-        if !matches!(moment, Moment::Frozen) {
+        if !matches!(moment, JumpAt::Frozen) {
             for pass in [MINUTE, 4 * MINUTE] {
                 history.run(Op::Advance(pass));
                 history.run(Op::Step(ALL));

@@ -94,7 +94,7 @@ fn steps(text: &str) -> Vec<Op> {
 
 /// How often power is cut, and what is kept then.
 #[derive(Clone, Copy)]
-struct Plan {
+struct CutPlan {
     /// One call in so many.
     stride: u64,
     /// Besides the four kinds of survivors.
@@ -104,7 +104,7 @@ struct Plan {
     seed: u64,
 }
 
-impl Plan {
+impl CutPlan {
     fn kept(&self, call: u64) -> impl Iterator<Item = Survivors> {
         let fixed = [
             Survivors::Nothing,
@@ -127,12 +127,12 @@ struct Count {
 
 /// What may be found if power is cut in one step: the model after it, and the model before it, which also says what is
 /// synced.
-struct Moment {
+struct CutWorlds {
     before: World,
     after: World,
 }
 
-impl Moment {
+impl CutWorlds {
     fn worlds(&self, sim: &Sim) -> [World; 2] {
         let after = self.after.after_cut(sim.kill());
         [
@@ -165,7 +165,7 @@ fn follow(world: &mut World) -> Result<(), String> {
 }
 
 /// Plays a history twice, the second time with cuts.
-fn play(setup: &Setup, ops: &[Op], plan: Plan, count: &Arc<Count>) -> Result<(), String> {
+fn play(setup: &Setup, ops: &[Op], plan: CutPlan, count: &Arc<Count>) -> Result<(), String> {
     let world = || {
         let mut world = World::new(setup.clone(), plan.seed);
         (world.counting, world.persistent) = (true, true);
@@ -177,7 +177,7 @@ fn play(setup: &Setup, ops: &[Op], plan: Plan, count: &Arc<Count>) -> Result<(),
         first.run(op).map_err(|e| format!("{op}: {e}"))?;
         known.push(first.after_cut(first.sim.clone()));
     }
-    let moment = Arc::new(Mutex::new(None::<Moment>));
+    let moment = Arc::new(Mutex::new(None::<CutWorlds>));
     let calls = Arc::new(AtomicU64::new(0));
     let failure = Arc::new(Mutex::new(None::<String>));
     let watch = {
@@ -208,7 +208,7 @@ fn play(setup: &Setup, ops: &[Op], plan: Plan, count: &Arc<Count>) -> Result<(),
     for (op, after) in ops.iter().zip(known) {
         // A power cut tells no time, so none is made while the clock is turned.
         let turns = matches!(op, Op::Advance(_) | Op::Jump(_) | Op::ConfirmClock);
-        let next = Moment {
+        let next = CutWorlds {
             before: before.after_cut(before.sim.clone()),
             after: after.after_cut(after.sim.clone()),
         };
@@ -228,8 +228,8 @@ fn play(setup: &Setup, ops: &[Op], plan: Plan, count: &Arc<Count>) -> Result<(),
 
 fn cut_here(
     sim: &Sim,
-    moment: &Moment,
-    plan: Plan,
+    moment: &CutWorlds,
+    plan: CutPlan,
     number: u64,
     count: &Count,
 ) -> Result<(), String> {
@@ -255,7 +255,7 @@ fn cut_here(
 }
 
 /// What power cuts leave before each call of an open that changes something.
-fn cuts_in_recovery(left: &Sim, moment: &Moment, seed: u64) -> Vec<Sim> {
+fn cuts_in_recovery(left: &Sim, moment: &CutWorlds, seed: u64) -> Vec<Sim> {
     let images = Arc::new(Mutex::new(vec![]));
     let [mut world, _] = moment.worlds(left);
     let taken = images.clone();
@@ -307,7 +307,7 @@ fn figure(what: &str, count: &Count) {
 #[test]
 fn power_may_be_cut_before_every_call() {
     let count = Arc::new(Count::default());
-    let plan = Plan {
+    let plan = CutPlan {
         stride: env("EBBTIDE_STRIDE", 149),
         subsets: env("EBBTIDE_SUBSETS", 2),
         again: env("EBBTIDE_AGAIN", 40),
@@ -349,7 +349,7 @@ fn cut_random_histories(has_loads: bool, what: &str) {
         if has_loads {
             ops = with_loads(&mut random, ops);
         }
-        let plan = Plan {
+        let plan = CutPlan {
             stride: 97,
             subsets: 3,
             again: 50,

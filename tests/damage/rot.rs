@@ -26,7 +26,7 @@ use testkit::random::Random;
 mod images;
 mod manifest;
 
-use images::{DB, Image, Place, State, files, image_on, images, options};
+use images::{ContainerKey, DB, Image, State, files, image_on, images, options};
 
 #[derive(Clone, Debug)]
 enum Damage {
@@ -85,7 +85,7 @@ fn must_name_damage(error: &Error, folder: &Path) -> Result<(), String> {
 
 /// What reading everything came to.
 #[derive(Default)]
-struct Reading {
+struct WholeRead {
     /// By gets alone.
     state: State,
     /// Containers of which a get failed.
@@ -97,8 +97,8 @@ struct Reading {
     log_is_lost: bool,
 }
 
-impl Reading {
-    fn may_be(&self, image: &Image, place: &Place, value: Option<&[u8]>) -> bool {
+impl WholeRead {
+    fn may_be(&self, image: &Image, place: &ContainerKey, value: Option<&[u8]>) -> bool {
         let states = match self.log_is_lost {
             true => &image.history,
             false => &image.states,
@@ -119,7 +119,7 @@ fn scan(
     image: &Image,
     name: &str,
     items: impl Iterator<Item = ebbtide::Result<ebbtide::Item>>,
-    reading: &mut Reading,
+    reading: &mut WholeRead,
 ) -> Result<Option<State>, String> {
     let (mut seen, mut whole) = (State::new(), true);
     for item in items {
@@ -147,15 +147,15 @@ fn read(
     disk: &Sim,
     reads: Reads,
     losses: Option<&[Loss]>,
-) -> Result<Reading, String> {
+) -> Result<WholeRead, String> {
     let folder = &image.folder;
     let of_log = |loss: &Loss| {
         loss.container.is_none()
             && matches!(&loss.fault, Error::Corruption { path, .. } if path.starts_with(folder.join("wal")))
     };
-    let mut reading = Reading {
+    let mut reading = WholeRead {
         log_is_lost: losses.is_some_and(|losses| losses.iter().any(of_log)),
-        ..Reading::default()
+        ..WholeRead::default()
     };
     let db = match options(disk, image.now, reads).open(folder) {
         Ok(db) => db,
@@ -214,7 +214,7 @@ fn read(
 }
 
 /// The report says that this may be lost.
-fn covers(loss: &Loss, (container, key): &Place) -> bool {
+fn covers(loss: &Loss, (container, key): &ContainerKey) -> bool {
     loss.container.as_ref() == Some(container)
         && loss.from <= *key
         && loss.to.as_ref().is_none_or(|to| key < to)

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-use ebbtide::internals::{Reader, put_frame, read_frame};
+use ebbtide::internals::{ByteReader, put_frame, read_frame};
 use ebbtide::{Database, Error, Options, Result, verify};
 use testkit::patience::wait_until;
 
@@ -436,7 +436,7 @@ fn reading_only_changes_nothing() {
 fn forge(db: &Path, change: impl FnOnce(Vec<String>) -> Vec<String>) {
     let path = db.join("manifest-000001");
     let bytes = fs::read(&path).unwrap();
-    let mut reader = Reader::new(&bytes);
+    let mut reader = ByteReader::new(&bytes);
     let mut forged = reader.bytes(16).unwrap().to_vec();
     let mut edits = vec![];
     while !reader.is_empty() {

@@ -460,7 +460,7 @@ fn an_iterator_shows_what_lives_when_it_is_asked() {
             let keys = view.iter().map(|item| item.unwrap().key().to_vec());
             let mut left: VecDeque<Vec<u8>> = keys.collect();
             let mut iter = world.c.iter();
-            // Stretches in one direction, from one item to some dozens.
+            // Walks in one direction, from one item to some dozens.
             let turns = [2, 20, 100][world.dice.below(3) as usize];
             let mut forwards = true;
             loop {

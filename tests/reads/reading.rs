@@ -249,14 +249,14 @@ fn every_way_of_reading_shows_what_an_iterator_shows() {
 }
 
 /// A cursor, and the view of the same writes. The gap is where the cursor stands: keys below it lie before.
-struct Held {
+struct HeldCursor {
     cursor: Cursor,
     view: View,
     range: KeyRange,
     gap: Option<Vec<u8>>,
 }
 
-impl Held {
+impl HeldCursor {
     /// What an iterator shows of the range on either side of the gap, at this moment.
     fn expected(&self, forwards: bool) -> Pairs {
         let is_before = |key: &[u8]| self.gap.as_ref().is_none_or(|gap| key < &gap[..]);
@@ -300,7 +300,7 @@ impl Held {
 fn a_cursor_that_is_held_shows_what_lives_when_it_is_asked() {
     for seed in 0..testkit::env("EBBTIDE_SEEDS", 12) {
         let mut world = World::new(seed + 1_000);
-        let mut held: Vec<Held> = vec![];
+        let mut held: Vec<HeldCursor> = vec![];
         for _ in 0..80 {
             world.turn();
             if world.dice.below(3) == 0 {
@@ -310,7 +310,7 @@ fn a_cursor_that_is_held_shows_what_lives_when_it_is_asked() {
                     0 => world.c.cursor(range.clone()),
                     _ => view.cursor(range.clone()),
                 };
-                held.push(Held {
+                held.push(HeldCursor {
                     cursor,
                     view,
                     range,

@@ -25,7 +25,7 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// A container of a copy.
 #[derive(Default)]
-struct Part {
+struct BatchStep {
     items: BTreeMap<Vec<u8>, Item>,
     rule: Option<ExpiryRule>,
 }
@@ -34,7 +34,7 @@ struct Part {
 #[derive(Default)]
 struct Copy {
     version: Option<Version>,
-    parts: BTreeMap<String, Part>,
+    parts: BTreeMap<String, BatchStep>,
 }
 
 fn is_live(item: &Item, rule: &ExpiryRule, now: SystemTime) -> bool {
@@ -42,7 +42,7 @@ fn is_live(item: &Item, rule: &ExpiryRule, now: SystemTime) -> bool {
 }
 
 impl Copy {
-    fn part(&mut self, name: &str) -> &mut Part {
+    fn part(&mut self, name: &str) -> &mut BatchStep {
         self.parts.get_mut(name).expect("it was made")
     }
 
@@ -53,7 +53,8 @@ impl Copy {
                     .retain(|name, _| names.iter().any(|there| **there == **name));
             }
             Change::Created { container, .. } => {
-                self.parts.insert(container.to_string(), Part::default());
+                self.parts
+                    .insert(container.to_string(), BatchStep::default());
             }
             Change::Expiry { container, rule } => {
                 let part = self.part(&container);

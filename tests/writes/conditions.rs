@@ -18,7 +18,7 @@ use ebbtide::{
     Options, Outcome, Reads, Ttl, Update, Version, repair,
 };
 use tempfile::TempDir;
-use testkit::model::{Expire, Given, Life, Model, Need, Part, Seen, Standard, Time, Write};
+use testkit::model::{BatchStep, Expire, Given, Life, Model, Need, Seen, Standard, Time, Write};
 use testkit::random::Random;
 
 const NOW: u64 = 1_767_225_600_000;
@@ -695,7 +695,7 @@ fn given(ttl: Ttl) -> Given {
 }
 
 /// What an operation is in the model, if its condition holds there.
-fn in_model(model: &mut Model, made: &Made) -> Option<Part> {
+fn in_model(model: &mut Model, made: &Made) -> Option<BatchStep> {
     let (container, key) = (
         NAMES[made.container].to_owned(),
         made.key.as_bytes().to_vec(),
@@ -703,7 +703,7 @@ fn in_model(model: &mut Model, made: &Made) -> Option<Part> {
     let live = model.find(&container, &key, u64::MAX);
     let put = |value: Vec<u8>, ttl| {
         let (container, key) = (container.clone(), key.clone());
-        Part::Write(Write::Put {
+        BatchStep::Write(Write::Put {
             container,
             key,
             value,
@@ -716,16 +716,16 @@ fn in_model(model: &mut Model, made: &Made) -> Option<Part> {
             Some(put(value, ttl))
         }
         (Step::ExpireKey(ttl), Some(seen)) => Some(put(seen.value, ttl)),
-        (Step::Touch, Some(_)) => Some(Part::Touch(container, key)),
+        (Step::Touch, Some(_)) => Some(BatchStep::Touch(container, key)),
         (Step::Create(_), Some(_)) => None,
         (Step::Replace(_) | Step::ExpireKey(_) | Step::Touch, None) => None,
-        (Step::Delete, _) => Some(Part::Write(Write::Delete { container, key })),
-        (Step::DeleteAll, _) => Some(Part::Write(Write::DeleteRange {
+        (Step::Delete, _) => Some(BatchStep::Write(Write::Delete { container, key })),
+        (Step::DeleteAll, _) => Some(BatchStep::Write(Write::DeleteRange {
             container,
             from: vec![],
             to: None,
         })),
-        (Step::SetDefault(default), _) => Some(Part::Write(Write::SetStandard {
+        (Step::SetDefault(default), _) => Some(BatchStep::Write(Write::SetStandard {
             container,
             to: match default {
                 DefaultTtl::Off => Standard::Off,
@@ -733,11 +733,11 @@ fn in_model(model: &mut Model, made: &Made) -> Option<Part> {
                 _ => Standard::NoDefault,
             },
         })),
-        (Step::ExpireAll, _) => Some(Part::Write(Write::Expire {
+        (Step::ExpireAll, _) => Some(BatchStep::Write(Write::Expire {
             container,
             what: Expire::All,
         })),
-        (Step::ExpireBefore(moment), _) => Some(Part::Write(Write::Expire {
+        (Step::ExpireBefore(moment), _) => Some(BatchStep::Write(Write::Expire {
             container,
             what: Expire::Before(NOW + moment),
         })),
@@ -747,7 +747,7 @@ fn in_model(model: &mut Model, made: &Made) -> Option<Part> {
                 Expect::Present => Need::Present,
                 _ => Need::Absent,
             };
-            holds.then_some(Part::Require(container, key, need))
+            holds.then_some(BatchStep::Require(container, key, need))
         }
     }
 }

@@ -55,11 +55,11 @@ impl Fixture {
     }
 
     /// What came in between is in memory, or in tables; with all that has expired dropped.
-    fn settle(&self, place: Place) {
+    fn settle(&self, place: DataIn) {
         match place {
-            Place::Memory => {}
-            Place::Tables => self.db.flush().unwrap(),
-            Place::Compacted => {
+            DataIn::Memory => {}
+            DataIn::Tables => self.db.flush().unwrap(),
+            DataIn::Compacted => {
                 self.db.flush().unwrap();
                 self.db.compact().unwrap();
             }
@@ -68,13 +68,13 @@ impl Fixture {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum DataIn {
     Memory,
     Tables,
     Compacted,
 }
 
-const PLACES: [Place; 3] = [Place::Memory, Place::Tables, Place::Compacted];
+const PLACES: [DataIn; 3] = [DataIn::Memory, DataIn::Tables, DataIn::Compacted];
 
 const fn after(millis: u64) -> Ttl {
     Ttl::After(Duration::from_millis(millis))
@@ -290,7 +290,7 @@ fn what_has_ended_is_a_conflict_wherever_it_is() {
         |tx, b| tx.range(b, "j"..).next().transpose().map(drop),
         |tx, b| tx.range(b, ..="k").next_back().transpose().map(drop),
     ];
-    for place in [Place::Memory, Place::Tables, Place::Compacted] {
+    for place in [DataIn::Memory, DataIn::Tables, DataIn::Compacted] {
         for read in reads {
             let f = fixture();
             let mut batch = Batch::new();
@@ -320,7 +320,7 @@ fn what_was_never_there_is_no_conflict() {
     f.a.put_with_ttl("later", "v", after(1_000)).unwrap();
     let tx = f.db.begin();
     f.advance(500);
-    f.settle(Place::Compacted);
+    f.settle(DataIn::Compacted);
     assert!(tx.get(&f.a, "none").unwrap().is_none());
     assert_eq!(keys(tx.iter(&f.a)), ["k", "later"]);
     let began = tx.now();

@@ -74,14 +74,14 @@ impl Book {
     }
 
     /// Before a put: nothing is known of its slot.
-    pub fn begin(&self, put: Put) -> Begun {
+    pub fn begin(&self, put: Put) -> PutUnderWay {
         let before_ms = wall_ms();
         let former = self.cell(put.slot).swap(0, SeqCst);
-        Begun { before_ms, former }
+        PutUnderWay { before_ms, former }
     }
 
     /// After it: what must be there from now on, and until when.
-    pub fn end(&self, put: Put, begun: &Begun) {
+    pub fn end(&self, put: Put, begun: &PutUnderWay) {
         let took = wall_ms().saturating_sub(begun.before_ms);
         let live_until = match put.ttl_ms {
             Some(ttl) => (begun.before_ms + ttl - self.base_ms).min(NEVER - 1),
@@ -172,7 +172,7 @@ impl Book {
 }
 
 /// A put under way.
-pub struct Begun {
+pub struct PutUnderWay {
     /// The clock before it.
     pub before_ms: u64,
     former: u64,

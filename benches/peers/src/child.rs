@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use crate::Result;
 use crate::book::Book;
 use crate::engines::{Config, Engine, Life};
-use crate::latency::{Lane, Tail, Total};
+use crate::latency::{LatencyInbox, Tail, Total};
 use crate::loads::{KEY_BYTES, Load, PUT_BYTES, PUTS_PER_GET, Put, VALUE_BYTES, mix};
 use crate::machine::{self, Cpu, Usage};
 use crate::summary::{Answers, Driven, Order, Sample, Summary, Watched};
@@ -65,9 +65,9 @@ struct Stage<'a> {
     book: Book,
     /// Random bytes that values are cut from.
     pool: Vec<u8>,
-    puts: Lane,
-    gets: Lane,
-    wakes: Lane,
+    puts: LatencyInbox,
+    gets: LatencyInbox,
+    wakes: LatencyInbox,
     puts_done: AtomicU64,
     over: AtomicBool,
 }
@@ -79,9 +79,9 @@ impl<'a> Stage<'a> {
             load,
             book,
             pool: (0..8 << 10).flat_map(|n| mix(n).to_be_bytes()).collect(),
-            puts: Lane::default(),
-            gets: Lane::default(),
-            wakes: Lane::default(),
+            puts: LatencyInbox::default(),
+            gets: LatencyInbox::default(),
+            wakes: LatencyInbox::default(),
             puts_done: AtomicU64::new(0),
             over: AtomicBool::new(false),
         }

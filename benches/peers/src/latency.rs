@@ -12,20 +12,20 @@ pub fn histogram() -> Histogram<u64> {
 }
 
 /// Where one thread leaves its latencies, a burst at a time.
-pub struct Lane(Mutex<Histogram<u64>>);
+pub struct LatencyInbox(Mutex<Histogram<u64>>);
 
-impl Default for Lane {
+impl Default for LatencyInbox {
     fn default() -> Self {
-        Lane(Mutex::new(histogram()))
+        LatencyInbox(Mutex::new(histogram()))
     }
 }
 
-impl Lane {
+impl LatencyInbox {
     /// Leaves some, and empties them.
     pub fn leave(&self, latencies: &mut Vec<Duration>) {
-        let mut lane = self.0.lock().expect("no thread panicked");
+        let mut inbox = self.0.lock().expect("no thread panicked");
         for latency in latencies.drain(..) {
-            lane.saturating_record(latency.as_nanos() as u64);
+            inbox.saturating_record(latency.as_nanos() as u64);
         }
     }
 
@@ -33,12 +33,12 @@ impl Lane {
     pub fn take(&self) -> Histogram<u64> {
         // Made before the lock is taken: it is so large that a thread that leaves some would wait for milliseconds.
         let empty = histogram();
-        let mut lane = self.0.lock().expect("no thread panicked");
-        std::mem::replace(&mut lane, empty)
+        let mut inbox = self.0.lock().expect("no thread panicked");
+        std::mem::replace(&mut inbox, empty)
     }
 }
 
-/// Sums what lanes give.
+/// The sum of several inboxes.
 pub struct Total(Histogram<u64>);
 
 impl Default for Total {
@@ -94,12 +94,12 @@ mod tests {
 
     #[test]
     fn percentiles_are_of_what_was_left() {
-        let (lane, mut total) = (Lane::default(), Total::default());
+        let (inbox, mut total) = (LatencyInbox::default(), Total::default());
         let mut latencies: Vec<_> = (1..=1_000).map(Duration::from_millis).collect();
-        lane.leave(&mut latencies);
+        inbox.leave(&mut latencies);
         assert!(latencies.is_empty());
-        total.add(&lane.take());
-        assert_eq!(lane.take().len(), 0);
+        total.add(&inbox.take());
+        assert_eq!(inbox.take().len(), 0);
         let tail = total.tail();
         assert_eq!(tail.count, 1_000);
         for (found, wanted) in [

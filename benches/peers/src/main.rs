@@ -22,7 +22,7 @@ use compare::Comparison;
 use engines::Kind;
 use loads::{Choice, Load, Name};
 use parent::Setting;
-use rows::parent::Plan;
+use rows::parent::RowsPlan;
 use rows::{Row, Scale};
 
 /// A failure, for a person to read.
@@ -52,7 +52,7 @@ enum Command {
         #[command(flatten)]
         shape: Shape,
         #[command(flatten)]
-        place: Place,
+        place: PlaceArgs,
     },
     /// Tail latencies at half of the maximum, against the same load with nothing expiring
     Tails(Against),
@@ -136,12 +136,12 @@ struct Rows {
 }
 
 impl Rows {
-    fn plan(self) -> Plan {
+    fn plan(self) -> RowsPlan {
         let rows = match self.rows.is_empty() {
             true => Row::value_variants().to_vec(),
             false => self.rows,
         };
-        Plan {
+        RowsPlan {
             engines: self.engines,
             rows,
             threads: self.threads,
@@ -175,7 +175,7 @@ struct Against {
     #[command(flatten)]
     shape: Shape,
     #[command(flatten)]
-    place: Place,
+    place: PlaceArgs,
 }
 
 #[derive(Args)]
@@ -201,7 +201,7 @@ struct Shape {
 }
 
 #[derive(Args)]
-struct Place {
+struct PlaceArgs {
     /// Bytes of the block cache, as in 256MiB
     #[arg(long, default_value = "256MiB", value_parser = parse_bytes)]
     cache: u64,
@@ -231,7 +231,7 @@ impl Shape {
     }
 }
 
-impl Place {
+impl PlaceArgs {
     fn setting(&self) -> Setting {
         Setting {
             cache_bytes: self.cache,

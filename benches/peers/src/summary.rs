@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::book::Verdict;
-use crate::engines::{Kind, Own};
+use crate::engines::{Kind, OwnFigures};
 use crate::latency::Tail;
 use crate::loads::{Choice, Load, PUT_BYTES};
 use crate::machine::Usage;
@@ -50,7 +50,7 @@ pub struct Sample {
     /// Its memory that is not a file's; the driver's books are in it.
     pub anonymous_bytes: u64,
     /// The engine's own figures.
-    pub own: Own,
+    pub own: OwnFigures,
     /// Bytes put since the load began.
     pub put_bytes: u64,
     /// Cores that other processes, or the machine's host, used in this half second.
@@ -105,7 +105,7 @@ pub struct Summary {
     /// Live bytes at the end of silence.
     pub end_live_bytes: u64,
     /// The engine's own figures at the end of silence.
-    pub end_own: Own,
+    pub end_own: OwnFigures,
     /// The most memory that was not a file's; the driver's books are in it.
     pub anonymous_bytes: u64,
     /// The most sorted runs after warm-up.

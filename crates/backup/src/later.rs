@@ -23,7 +23,7 @@ use ebbtide::Ledger;
 
 use crate::error::{Error, Result};
 use crate::format::{self, BACKUPS, LEDGERS, Link, Manifest};
-use crate::manifests::{Found, Manifests, check_links};
+use crate::manifests::{Manifests, ReadManifest, check_links};
 
 /// A ledger in a store, or that of a backup, without tables.
 pub struct Later {
@@ -103,7 +103,7 @@ impl Ledgers {
 }
 
 impl Later {
-    fn new(number: u64, found: Found) -> Later {
+    fn new(number: u64, found: ReadManifest) -> Later {
         Later {
             number,
             ledger: found.manifest.ledger.without_tables(),

@@ -20,7 +20,7 @@ use crate::store::Store;
 const IDENTITY_LEN: usize = 16;
 
 /// A manifest that was read.
-pub struct Found {
+pub struct ReadManifest {
     pub manifest: Manifest,
     /// As a later one names it.
     pub link: Link,
@@ -49,7 +49,7 @@ impl<'a> Manifests<'a> {
     }
 
     /// Reads the manifest of this number, which must say that it is that, and of this store.
-    pub fn get(&self, folder: &str, number: u64) -> Result<Found> {
+    pub fn get(&self, folder: &str, number: u64) -> Result<ReadManifest> {
         let name = format::name(folder, number);
         let bytes = format::read(self.store, &name, MOST_BYTES)?;
         let (manifest, sha256) = Manifest::decode(&bytes).map_err(|unread| match unread {
@@ -69,11 +69,11 @@ impl<'a> Manifests<'a> {
             }
         }
         let link = Link { name, sha256 };
-        Ok(Found { manifest, link })
+        Ok(ReadManifest { manifest, link })
     }
 
     /// The last backup and the last ledger. One that is damaged says nothing; `prove` tells of it.
-    pub fn last(&self) -> Result<Vec<Found>> {
+    pub fn last(&self) -> Result<Vec<ReadManifest>> {
         let mut last = vec![];
         for folder in [BACKUPS, LEDGERS] {
             let number = self.numbers(folder)?.pop();
@@ -119,7 +119,7 @@ impl<'a> Manifests<'a> {
     }
 
     /// The store's identity: as it is, as its last manifests have it, or drawn now.
-    fn identity_to_write(&mut self, last: &[Found]) -> Result<String> {
+    fn identity_to_write(&mut self, last: &[ReadManifest]) -> Result<String> {
         if let Some(identity) = &self.identity {
             return Ok(identity.clone());
         }

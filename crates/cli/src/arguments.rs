@@ -106,7 +106,7 @@ pub enum Command {
     /// and asks first, unless --yes is given.
     Ttl {
         #[command(flatten)]
-        place: Place,
+        place: ContainerArgs,
         /// off: nothing expires; -1: only items with a ttl of their own do; or a lifetime (90, 30m, 7d, 1h30m), of 1 to
         /// 2147483647 s
         #[arg(value_name = "off|-1|TIME", allow_negative_numbers = true)]
@@ -124,7 +124,7 @@ pub enum Command {
     /// the database and the container where they are missing.
     Quota {
         #[command(flatten)]
-        place: Place,
+        place: ContainerArgs,
         /// Bytes (7000000, 10MB, 64MiB), from 1 to 2^62; none: no limit
         #[arg(value_name = "BYTES|none")]
         limit: Option<String>,
@@ -286,7 +286,7 @@ pub struct Home {
 
 /// A container of a database.
 #[derive(Args)]
-pub struct Place {
+pub struct ContainerArgs {
     #[command(flatten)]
     pub home: Home,
     /// The name of the container
@@ -309,7 +309,7 @@ pub struct Writing {
 #[derive(Args)]
 pub struct Key {
     #[command(flatten)]
-    pub place: Place,
+    pub place: ContainerArgs,
     /// The key, 1 to 65535 bytes; behind -- where it begins with -
     #[arg(allow_negative_numbers = true)]
     pub key: OsString,
@@ -361,7 +361,7 @@ pub struct Range {
 #[derive(Args)]
 pub struct Scan {
     #[command(flatten)]
-    pub place: Place,
+    pub place: ContainerArgs,
     #[command(flatten)]
     pub range: Range,
     /// From the last key to the first
@@ -375,7 +375,7 @@ pub struct Scan {
 #[derive(Args)]
 pub struct Count {
     #[command(flatten)]
-    pub place: Place,
+    pub place: ContainerArgs,
     #[command(flatten)]
     pub range: Range,
 }
@@ -383,7 +383,7 @@ pub struct Count {
 #[derive(Args)]
 pub struct DeleteRange {
     #[command(flatten)]
-    pub place: Place,
+    pub place: ContainerArgs,
     #[command(flatten)]
     pub range: Range,
     #[command(flatten)]
@@ -394,7 +394,7 @@ pub struct DeleteRange {
 #[derive(Args)]
 pub struct Emptied {
     #[command(flatten)]
-    pub place: Place,
+    pub place: ContainerArgs,
     /// Do not ask; needed where there is no terminal to ask on
     #[arg(long)]
     pub yes: bool,
@@ -409,7 +409,7 @@ pub struct Emptied {
 )]
 pub struct Expire {
     #[command(flatten)]
-    pub place: Place,
+    pub place: ContainerArgs,
     /// Items that would end before this moment, by their own ttl or the container's default
     ///
     /// A date (2026-03-01, in UTC, or 2026-03-01T12:00:00Z, or 2026-03-01T13:00:00+01:00), seconds since 1970, or a time
@@ -433,7 +433,7 @@ pub struct Expire {
 #[derive(Args)]
 pub struct Import {
     #[command(flatten)]
-    pub place: Place,
+    pub place: ContainerArgs,
     /// The file, plain or compressed by gzip; - for standard input
     #[arg(value_name = "FILE.jsonl|-")]
     pub file: PathBuf,

@@ -7,7 +7,7 @@ use ebbtide::{Container, DefaultTtl, Preview, Quota, WhenFull};
 use ebbtide_cli::given;
 use serde_json::json;
 
-use crate::arguments::{Home, Place, Writing};
+use crate::arguments::{ContainerArgs, Home, Writing};
 use crate::expire::Ending;
 use crate::failure::{Failure, Outcome};
 use crate::{show, store};
@@ -25,7 +25,7 @@ pub fn containers(home: &Home, json: bool) -> Outcome {
 }
 
 /// Asks first where the default ends items at once.
-pub fn set_ttl(place: &Place, default: &str, yes: bool, json: bool) -> Outcome {
+pub fn set_ttl(place: &ContainerArgs, default: &str, yes: bool, json: bool) -> Outcome {
     let default = given::default_ttl(default)?;
     let name = &place.container;
     let ended = store::create(place, Writing { sync: false }, |_, container| {
@@ -42,7 +42,7 @@ pub fn set_ttl(place: &Place, default: &str, yes: bool, json: bool) -> Outcome {
     }
 }
 
-pub fn ttl(place: &Place, json: bool) -> Outcome {
+pub fn ttl(place: &ContainerArgs, json: bool) -> Outcome {
     let db = store::read(&place.home)?;
     let default = store::container(&db, &place.container)?.default_ttl();
     let mut out = stdout().lock();
@@ -56,7 +56,7 @@ pub fn ttl(place: &Place, json: bool) -> Outcome {
     Ok(())
 }
 
-pub fn quota(place: &Place, json: bool) -> Outcome {
+pub fn quota(place: &ContainerArgs, json: bool) -> Outcome {
     let db = store::read(&place.home)?;
     let quota = store::container(&db, &place.container)?.quota();
     let mut out = stdout().lock();
@@ -71,7 +71,7 @@ pub fn quota(place: &Place, json: bool) -> Outcome {
     Ok(())
 }
 
-pub fn set_quota(place: &Place, limit: &str, when_full: Option<&str>) -> Outcome {
+pub fn set_quota(place: &ContainerArgs, limit: &str, when_full: Option<&str>) -> Outcome {
     let when_full = match when_full {
         None | Some("refuse") => WhenFull::Refuse,
         Some("expire-soonest") => WhenFull::ExpireSoonest,
@@ -101,7 +101,7 @@ const BESIDE: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 const COLUMNS: u64 = 40;
 
 /// Counts the items that a default would end, and leaves the default as it is.
-pub fn preview(place: &Place, default: &str, json: bool) -> Outcome {
+pub fn preview(place: &ContainerArgs, default: &str, json: bool) -> Outcome {
     let asked = given::default_ttl(default)?;
     let db = store::read(&place.home)?;
     let container = store::container(&db, &place.container)?;

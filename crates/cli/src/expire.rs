@@ -7,7 +7,7 @@ use ebbtide::{Container, Preview};
 use ebbtide_cli::given;
 use serde_json::json;
 
-use crate::arguments::{Expire, Place};
+use crate::arguments::{ContainerArgs, Expire};
 use crate::failure::{self, Failure, Outcome};
 use crate::{ask, moment, show, store};
 
@@ -104,7 +104,7 @@ impl Ending {
 }
 
 pub fn expire(expire: &Expire, json: bool) -> Outcome {
-    let Place { home, container } = &expire.place;
+    let ContainerArgs { home, container } = &expire.place;
     if expire.dry_run {
         let db = store::read(home)?;
         let items = store::container(&db, container)?;

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write, stdout};
 use ebbtide::{DefaultTtl, Explanation, StoredIn, Ttl};
 use ebbtide_cli::{given, json};
 
-use crate::arguments::{Key, Place, Put, WrittenKey};
+use crate::arguments::{ContainerArgs, Key, Put, WrittenKey};
 use crate::failure::{self, Failure, Outcome};
 use crate::{show, store};
 
@@ -27,8 +27,8 @@ pub fn put(put: &Put) -> Outcome {
 }
 
 /// Warns that a ttl was stored where ttl is off.
-pub fn warn_off(place: &Place, what: &str) {
-    let Place { home, container } = place;
+pub fn warn_off(place: &ContainerArgs, what: &str) {
+    let ContainerArgs { home, container } = place;
     failure::say(&format_args!(
         "{what}, but ttl is off in {container:?}, so nothing expires there; `ebbtide ttl {} {container} -1` turns it on",
         home.dir.display(),

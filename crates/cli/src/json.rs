@@ -28,7 +28,7 @@
 //! others are sorted in, or left out. Any other line is an object of the caller's own, of which a member of his choice is
 //! the key: a string, a number, whose digits as they are written are the key, or MongoDB's `{"$oid":"..."}`. It loses its
 //! `ttl` alone: many programs have members of the other names, of their own meaning. Lines that are an export's and do not
-//! say so, as older builds wrote them or others changed them, are so by the caller's word, [`Reading::from_export`].
+//! say so, as older builds wrote them or others changed them, are so by the caller's word, [`LineFormat::from_export`].
 //!
 //! Nothing here recurses: the depth of an object is limited by the length of its line alone.
 
@@ -98,7 +98,7 @@ pub fn to_json_with_remaining(item: &Item, remaining: Option<Duration>) -> Strin
 
 /// How lines are read.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Reading<'a> {
+pub struct LineFormat<'a> {
     /// The member that holds the key of an object of the caller's own; without it there is none, but lines of an export.
     pub key: Option<&'a str>,
     /// All lines are an export's.
@@ -123,7 +123,7 @@ pub struct Reading<'a> {
 /// # Errors
 /// [`Error::InvalidArgument`]: no JSON object, no key, a ttl, key or value out of range, a member that is asked for and stands
 /// there twice, or a line that may be meant as one of an export or not.
-pub fn from_json(line: &[u8], reading: Reading<'_>) -> Result<Entry> {
+pub fn from_json(line: &[u8], reading: LineFormat<'_>) -> Result<Entry> {
     Object::of_line(line)?.entry(reading)
 }
 
@@ -131,7 +131,7 @@ pub fn from_json(line: &[u8], reading: Reading<'_>) -> Result<Entry> {
 ///
 /// # Errors
 /// Those of [`from_json`], and [`Error::InvalidArgument`] where neither is a whole number of 0 or more.
-pub fn from_json_with_time(line: &[u8], reading: Reading<'_>) -> Result<(Entry, SystemTime)> {
+pub fn from_json_with_time(line: &[u8], reading: LineFormat<'_>) -> Result<(Entry, SystemTime)> {
     let object = Object::of_line(line)?;
     Ok((object.entry(reading)?, object.written_at()?))
 }
@@ -254,7 +254,7 @@ impl<'a> Object<'a> {
         Object::parse(text.trim_ascii())
     }
 
-    fn entry(&self, reading: Reading<'_>) -> Result<Entry> {
+    fn entry(&self, reading: LineFormat<'_>) -> Result<Entry> {
         let entry = match (reading.from_export || self.says_export(), reading.key) {
             (true, key) => self.exported(key.unwrap_or(KEY), reading.from_export)?,
             (false, Some(key)) => Entry {

@@ -7,7 +7,7 @@ use ebbtide::{Bytes, Container, Item};
 use ebbtide_cli::json;
 use serde_json::json;
 
-use crate::arguments::{Count, DeleteRange, Emptied, Place, Range, Scan};
+use crate::arguments::{ContainerArgs, Count, DeleteRange, Emptied, Range, Scan};
 use crate::failure::{self, Failure, Outcome};
 use crate::{ask, show, store};
 
@@ -97,7 +97,7 @@ pub fn delete_range(delete: &DeleteRange) -> Outcome {
 }
 
 pub fn clear(clear: &Emptied, json: bool) -> Outcome {
-    let Place { home, container } = &clear.place;
+    let ContainerArgs { home, container } = &clear.place;
     let db = store::write_once(home)?;
     let items = store::container(&db, container)?;
     let live = items.stats().live_items;
@@ -111,7 +111,7 @@ pub fn clear(clear: &Emptied, json: bool) -> Outcome {
 }
 
 pub fn drop(drop: &Emptied, json: bool) -> Outcome {
-    let Place { home, container } = &drop.place;
+    let ContainerArgs { home, container } = &drop.place;
     let db = store::write_once(home)?;
     let live = store::container(&db, container)?.stats().live_items;
     ask::unless(

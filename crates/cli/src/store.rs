@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ebbtide::{Container, Database, Durability, Error, Options};
 
-use crate::arguments::{Home, Place, Writing};
+use crate::arguments::{ContainerArgs, Home, Writing};
 use crate::failure::{self, Failure, Outcome};
 
 /// The time between two tries while a database is open elsewhere.
@@ -75,7 +75,7 @@ pub fn write_once(home: &Home) -> Outcome<Database> {
 /// Runs `work` and closes; creates the database and the container if they are missing. If `work` fails, a container
 /// created for it is dropped.
 pub fn create<T>(
-    place: &Place,
+    place: &ContainerArgs,
     writing: Writing,
     work: impl FnOnce(&Database, &Container) -> Outcome<T>,
 ) -> Outcome<T> {

@@ -123,7 +123,7 @@ impl Entries<'_> {
 
 impl Import {
     fn parse(&self, line: &[u8]) -> ebbtide::Result<Written> {
-        let reading = json::Reading {
+        let reading = json::LineFormat {
             key: self.key.as_deref(),
             from_export: self.from_export,
         };

@@ -218,7 +218,7 @@ pub enum Write {
 
 /// A part of a batch.
 #[derive(Clone, Debug)]
-pub enum Part {
+pub enum BatchStep {
     Write(Write),
     Touch(String, Vec<u8>),
     Require(String, Vec<u8>, Need),
@@ -319,18 +319,18 @@ impl Model {
 
     /// Commits writes with one stamp, which is returned.
     pub fn commit(&mut self, writes: &[Write]) -> u64 {
-        let parts: Vec<Part> = writes.iter().cloned().map(Part::Write).collect();
+        let parts: Vec<BatchStep> = writes.iter().cloned().map(BatchStep::Write).collect();
         self.try_commit(&parts).expect("it asks for nothing")
     }
 
     /// Commits with conditions, each of which sees what came before it.
-    pub fn try_commit(&mut self, parts: &[Part]) -> Result<u64, Refused> {
+    pub fn try_commit(&mut self, parts: &[BatchStep]) -> Result<u64, Refused> {
         let (written_at, settled) = (self.time.now(), self.time.settled);
-        let asks = |part: &Part| !matches!(part, Part::Write(_));
-        let sets = |part: &Part| {
+        let asks = |part: &BatchStep| !matches!(part, BatchStep::Write(_));
+        let sets = |part: &BatchStep| {
             matches!(
                 part,
-                Part::Write(Write::SetStandard { .. } | Write::Expire { .. })
+                BatchStep::Write(Write::SetStandard { .. } | Write::Expire { .. })
             )
         };
         let before = (parts.iter().any(asks) || parts.iter().any(sets)).then(|| self.clone());
@@ -338,7 +338,7 @@ impl Model {
         let mut refused = None;
         for part in parts {
             let write = match part {
-                Part::Require(container, key, need) => {
+                BatchStep::Require(container, key, need) => {
                     let live = self.live(container, key);
                     let holds = match need {
                         Need::Absent => live.is_none(),
@@ -351,7 +351,7 @@ impl Model {
                     refused = Some(Refused::Conflict(container.clone(), key.clone()));
                     break;
                 }
-                Part::Touch(container, key) => match self.find(container, key, u64::MAX) {
+                BatchStep::Touch(container, key) => match self.find(container, key, u64::MAX) {
                     Some(seen) => Write::Put {
                         container: container.clone(),
                         key: key.clone(),
@@ -363,7 +363,7 @@ impl Model {
                         break;
                     }
                 },
-                Part::Write(write) => self.looked_up(write.clone()),
+                BatchStep::Write(write) => self.looked_up(write.clone()),
             };
             self.order += 1;
             self.write(&write, written_at, settled);

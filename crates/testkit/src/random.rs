@@ -401,22 +401,22 @@ fn load(random: &mut Random, at: usize, puts: &[Op], meanwhile: &[Op]) -> Op {
 
 /// Removes parts of a failing history, long ones first, while it still fails.
 pub fn shrink(mut ops: Vec<Op>, fails: impl Fn(&[Op]) -> bool) -> Vec<Op> {
-    let mut stretch = ops.len() / 2;
-    while stretch > 0 {
+    let mut width = ops.len() / 2;
+    while width > 0 {
         let mut at = 0;
         let before = ops.len();
         while at < ops.len() {
             let mut shorter = ops.clone();
-            shorter.drain(at..(at + stretch).min(ops.len()));
+            shorter.drain(at..(at + width).min(ops.len()));
             if fails(&shorter) {
                 ops = shorter;
             } else {
-                at += stretch;
+                at += width;
             }
         }
         // The last round is repeated while it still removes something.
-        if stretch > 1 || ops.len() == before {
-            stretch /= 2;
+        if width > 1 || ops.len() == before {
+            width /= 2;
         }
     }
     ops

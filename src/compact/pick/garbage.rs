@@ -139,7 +139,7 @@ fn most_superseded(
         .take_while(|run| !run.holds_any(busy))
         .collect();
     let parts = freed_with(&runs, &Sample::of(facts), snapshots, view);
-    let (mut best, mut youngest) = (None::<(f64, RangeInclusive<usize>)>, Part::default());
+    let (mut best, mut youngest) = (None::<(f64, RangeInclusive<usize>)>, RunBytes::default());
     let mut weigh = |bytes: f64, freed: f64, chosen| {
         let worth = freed / f64::max(bytes - freed, 1.0);
         let is_worth_it = freed > enough && worth > SUPERSEDED_WORTH;
@@ -187,7 +187,7 @@ pub fn is_superseded_within(facts: &Facts, snapshots: &[Seq]) -> bool {
 
 /// Bytes of one run.
 #[derive(Clone, Copy, Default)]
-struct Part {
+struct RunBytes {
     /// All bytes.
     bytes: f64,
     /// The bytes that a merge frees if it includes this run with all younger ones, and not without it.
@@ -202,13 +202,13 @@ fn freed_with(
     sample: &Sample,
     snapshots: &[Seq],
     view: &ExpiryView,
-) -> Vec<Part> {
+) -> Vec<RunBytes> {
     let mut records: Vec<(usize, &Sampled)> = vec![];
     for (at, run) in runs.iter().enumerate() {
         sample.each_in(run, |record| records.push((at, record)));
     }
     records.sort_unstable_by_key(|(_, record)| (record.hash, Reverse(record.header.seq)));
-    let mut parts = vec![Part::default(); runs.len()];
+    let mut parts = vec![RunBytes::default(); runs.len()];
     for versions in records.chunk_by(|a, b| a.1.hash == b.1.hash) {
         let oldest = versions[versions.len() - 1].1.header.seq;
         for (nth, &(at, record)) in versions.iter().enumerate() {

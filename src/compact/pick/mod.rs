@@ -33,7 +33,7 @@ use deadline::{next_due, on_time};
 use garbage::little_garbage;
 use range_deletes::few_range_deletes;
 use runs::{apart, few_runs};
-use scans::paid_by_scans;
+use scans::merge_for_scans;
 
 pub use deadline::{deadline, pressure, start_by};
 pub use ended::ended;
@@ -58,7 +58,7 @@ pub fn pick(
         .or_else(|| on_time(facts, busy, view, goals))
         .or_else(|| few_runs(facts, busy, view, goals))
         .or_else(|| little_garbage(facts, snapshots, busy, view, goals))
-        .or_else(|| paid_by_scans(facts, busy, view, goals))
+        .or_else(|| merge_for_scans(facts, busy, view, goals))
         .or_else(|| paid_by_passing(facts, snapshots, busy, goals))
         .map_or_else(
             || Choice::Rest {

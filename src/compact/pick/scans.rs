@@ -20,13 +20,13 @@ use crate::expiry::ExpiryView;
 const LEAST_PRICE: u64 = 1 << 20;
 
 /// The cheapest merge, if scans have paid for it.
-pub fn paid_by_scans(
+pub fn merge_for_scans(
     facts: &Facts,
     busy: &BTreeSet<TableId>,
     view: &ExpiryView,
     goals: &Goals,
 ) -> Option<Rewrite> {
-    if goals.paid_by_scans < LEAST_PRICE {
+    if goals.scan_credit < LEAST_PRICE {
         return None;
     }
     let (of, (each, group)) = (facts.runs.len(), cheapest(facts, busy, view)?);
@@ -36,6 +36,6 @@ pub fn paid_by_scans(
         let mut others = group.iter().filter(|other| other.id != run.id);
         others.any(|other| !are_apart(run, other))
     };
-    (price <= goals.paid_by_scans && group.iter().all(|run| overlaps(run)))
+    (price <= goals.scan_credit && group.iter().all(|run| overlaps(run)))
         .then(|| merge(&group, goals, Why::Scans { of, price }))
 }

@@ -60,7 +60,7 @@ impl History {
     }
 
     /// The widest range about a key, up to these bounds, in which a reader at `max` finds nothing.
-    fn found(&self, max: Seq, (low, at, high): (u64, u64, u64)) -> Found {
+    fn found(&self, max: Seq, (low, at, high): (u64, u64, u64)) -> BareRange {
         let shows = |n: &u64| self.shows(&key(*n), max);
         let below = (low..at).rev().find(shows);
         let above = (at..high).find(shows).unwrap_or(high);
@@ -69,7 +69,7 @@ impl History {
             to: (above < KEYS).then(|| key(above)),
         };
         let passed = PASSED_LEAST;
-        Found { range, passed }
+        BareRange { range, passed }
     }
 }
 
@@ -80,7 +80,7 @@ fn no_reader_finds_an_item_in_its_bare_ranges() {
         let (mut dice, ranges, mut history) =
             (Dice(seed), BareRanges::default(), History::default());
         let puts = 1 + dice.below(3);
-        let mut late: Vec<(Found, Seq)> = vec![];
+        let mut late: Vec<(BareRange, Seq)> = vec![];
         for _ in 0..120 {
             match dice.below(8) {
                 0..4 => {
@@ -123,7 +123,7 @@ fn no_reader_finds_an_item_in_its_bare_ranges() {
 #[test]
 fn what_was_watched_is_bare_for_the_next_reader_and_its_parts_join() {
     let ranges = BareRanges::default();
-    let found = |from: &str, to: &str| Found {
+    let found = |from: &str, to: &str| BareRange {
         range: KeyRange {
             from: from.into(),
             to: Some(to.into()),

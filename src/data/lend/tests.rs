@@ -1,5 +1,5 @@
-//! Goal: a merge of lanes lends what a plain merge of their records shows. Method: random lanes with few keys, so that
-//! prefixes, whole keys and ends of lanes coincide often; the plain merge sorts all records.
+//! Goal: a merge of uniform blocks lends what a plain merge of their records shows. Method: random uniform blocks with
+//! few keys, so that prefixes, whole keys and ends of uniform blocks coincide often; the plain merge sorts all records.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use super::*;
 use crate::base::Timestamp;
-use crate::data::lane::LaneShape;
 use crate::data::lent::CertainView;
+use crate::data::uniform_block::UniformShape;
 use crate::expiry::{ExpiryView, Settings};
 
 /// Numbers by chance (splitmix64).
@@ -42,7 +42,7 @@ fn hash_byte(key: &[u8]) -> u8 {
 /// Records with keys of one length, in order, and the body that holds them.
 struct Source {
     records: Vec<Record>,
-    shape: LaneShape,
+    shape: UniformShape,
     body: Bytes,
     first: usize,
 }
@@ -82,7 +82,7 @@ impl Source {
             let value = format!("{:05}{}", record.seq, if record.adds_up { "" } else { "+" });
             body.extend_from_slice(value.as_bytes());
         }
-        let shape = LaneShape {
+        let shape = UniformShape {
             offsets_at: body.len(),
             count: records.len(),
             header_len: HEADER_LEN,
@@ -110,13 +110,13 @@ struct Case {
     full_bytes: usize,
 }
 
-type Answer = (Stand, Vec<String>, Vec<(usize, usize)>);
+type Answer = (LendOutcome, Vec<String>, Vec<(usize, usize)>);
 
 impl Case {
     fn random(dice: &mut Dice) -> Case {
         let head = ["", "k", "all-alike-", "\u{ff}\u{ff}\u{ff}\u{ff}"][dice.below(4) as usize];
-        let (lanes, mut seqs) = (1 + dice.below(MOST_LANES as u64), 0);
-        let mut sources: Vec<Source> = (0..lanes)
+        let (blocks, mut seqs) = (1 + dice.below(MOST_BLOCKS as u64), 0);
+        let mut sources: Vec<Source> = (0..blocks)
             .map(|_| Source::random(dice, head, &mut seqs))
             .collect();
         let head_of = |source: &Source| source.records[source.first].clone();
@@ -187,8 +187,8 @@ impl Case {
         let source = &self.sources[0];
         let ((stand, at), items) = self.ask(|ask, lent| {
             let owner = lent.hold(source.body.clone());
-            let lane = source.shape.lane(&source.body, owner);
-            lane.lend(source.first, ask, lent)
+            let block = source.shape.block(&source.body, owner);
+            block.lend(source.first, ask, lent)
         });
         (stand, items, vec![(0, at)])
     }
@@ -199,7 +199,7 @@ impl Case {
         self.merged_in(self.sources.iter().map(whole).collect())
     }
 
-    /// The same, where the records of a source are in several lanes, one after the other.
+    /// The same, where the records of a source are in several uniform blocks, one after the other.
     fn merged_in_parts(&self, dice: &mut Dice) -> Answer {
         let mut parts_of = |source: &Source| {
             let (mut parts, mut from) = (vec![], 0);
@@ -217,38 +217,39 @@ impl Case {
         self.merged_in(parts)
     }
 
-    /// The same, where the records of a source from the given ones on are in these lanes.
+    /// The same, where the records of a source from the given ones on are in these uniform blocks.
     fn merged_in(&self, sources: Vec<Vec<(usize, Source)>>) -> Answer {
         let currents: Vec<Cell<usize>> = sources.iter().map(|_| Cell::new(0)).collect();
         let part = |number: usize| &sources[number][currents[number].get()];
         let seq = |number: usize, at: usize| Seq(part(number).1.records[at].seq);
         let ((stand, mut left), items) = self.ask(|ask, lent| {
-            let mut merge = LaneMerge::default();
+            let mut merge = UniformMerge::default();
             let hold = |number: usize, lent: &mut Lent| {
                 let source = &part(number).1;
                 let owner = lent.hold(source.body.clone());
-                (source.shape.lane(&source.body, owner), source.first)
+                (source.shape.block(&source.body, owner), source.first)
             };
             for number in 0..sources.len() {
-                let (lane, first) = hold(number, lent);
-                merge.push(number, &lane, first);
+                let (block, first) = hold(number, lent);
+                merge.push(number, &block, first);
             }
             merge.begin(ask.bound, lent.held(), lent.len());
             let mut has_moved = false;
             let stand = loop {
                 let stand = merge.lend(ask, lent, seq);
-                has_moved |= stand != Stand::Same;
+                has_moved |= stand != LendOutcome::Same;
                 let first = merge.order[0].runner();
-                if stand != Stand::OnLast || currents[first].get() + 1 == sources[first].len() {
+                if stand != LendOutcome::OnLast || currents[first].get() + 1 == sources[first].len()
+                {
                     break stand;
                 }
                 assert_eq!(merge.first(lent.held()).cursor, first);
                 currents[first].set(currents[first].get() + 1);
-                let (lane, at) = hold(first, lent);
-                merge.go_on(&lane, at, ask.bound, lent.held());
+                let (block, at) = hold(first, lent);
+                merge.go_on(&block, at, ask.bound, lent.held());
             };
             let stand = match stand {
-                Stand::Same => Stand::behind(has_moved),
+                LendOutcome::Same => LendOutcome::behind(has_moved),
                 other => other,
             };
             let left = merge.left(lent.held()).map(|left| Left {
@@ -262,7 +263,7 @@ impl Case {
             let key = &self.sources[*cursor].records[*at].key;
             assert_eq!(*prefix, key_prefix(key), "of {cursor}");
         }
-        let last = (stand == Stand::OnLast).then(|| left[0].cursor);
+        let last = (stand == LendOutcome::OnLast).then(|| left[0].cursor);
         left.sort_by_key(|left| left.cursor);
         let mut places: Vec<_> = left.iter().map(|left| (left.cursor, left.at)).collect();
         if let Some(last) = last {
@@ -279,7 +280,7 @@ impl Case {
             all.extend(records.map(|(at, record)| (record, number, at)));
         }
         all.sort_by(|(a, ..), (b, ..)| a.key.cmp(&b.key).then(b.seq.cmp(&a.seq)));
-        let (mut items, mut stand, mut bytes) = (vec![], Stand::Same, 0);
+        let (mut items, mut stand, mut bytes) = (vec![], LendOutcome::Same, 0);
         let mut places: Vec<(usize, usize)> =
             (0..).zip(self.sources.iter().map(|s| s.first)).collect();
         let mut before = &self.decided;
@@ -299,10 +300,10 @@ impl Case {
                     record.seq
                 ));
             }
-            (before, stand) = (&record.key, Stand::Behind);
+            (before, stand) = (&record.key, LendOutcome::Behind);
             let next = self.sources[number].records.get(at + 1);
             if !next.is_some_and(|next| next.adds_up) {
-                stand = Stand::OnLast;
+                stand = LendOutcome::OnLast;
                 places[..=number].rotate_right(1);
                 break;
             }
@@ -313,7 +314,7 @@ impl Case {
 }
 
 #[test]
-fn a_lane_lends_what_its_records_show() {
+fn a_uniform_block_lends_what_its_records_show() {
     let mut items = [0; 3];
     for seed in 0..8_000 {
         let case = Case::random(&mut Dice(seed)).of_one();
@@ -326,7 +327,7 @@ fn a_lane_lends_what_its_records_show() {
 }
 
 #[test]
-fn merged_lanes_lend_what_a_plain_merge_shows() {
+fn merged_uniform_blocks_lend_what_a_plain_merge_shows() {
     let mut items = [0; 3];
     for seed in 0..8_000 {
         let case = Case::random(&mut Dice(seed));
@@ -339,7 +340,7 @@ fn merged_lanes_lend_what_a_plain_merge_shows() {
 }
 
 #[test]
-fn lanes_that_go_on_lend_what_a_plain_merge_shows() {
+fn uniform_blocks_that_go_on_lend_what_a_plain_merge_shows() {
     let mut items = [0; 3];
     for seed in 0..8_000 {
         let mut dice = Dice(seed);

@@ -102,7 +102,7 @@ fn keys_that_end_in_zeros_are_told_apart() {
     }
 }
 
-/// A queue deletes its front again and again: the front stays one stretch.
+/// A queue deletes its front again and again: the front stays one fragment.
 #[test]
 fn what_is_covered_again_takes_no_room() {
     let mut fragments = Fragments::default();
@@ -113,14 +113,14 @@ fn what_is_covered_again_takes_no_room() {
         };
         fragments = fragments.with(&range, Seq(n));
     }
-    let mut stretches = vec![];
+    let mut pieces = vec![];
     fragments.visit(&[], &[0xff], |start, seq| {
-        stretches.push((start.to_vec(), seq))
+        pieces.push((start.to_vec(), seq))
     });
     // The key space is cut where each range ended; nothing is left before the next one.
-    assert_eq!(stretches.first(), Some(&(vec![], Seq(1_000))));
-    assert_eq!(stretches.len(), 2);
-    assert_eq!(stretches[1], (1_000u64.to_be_bytes().to_vec(), Seq(0)));
+    assert_eq!(pieces.first(), Some(&(vec![], Seq(1_000))));
+    assert_eq!(pieces.len(), 2);
+    assert_eq!(pieces[1], (1_000u64.to_be_bytes().to_vec(), Seq(0)));
 }
 
 #[test]

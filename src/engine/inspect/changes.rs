@@ -21,7 +21,7 @@
 //!
 //! * *A reader that goes on* holds a snapshot at `since` from the pass before. That keeps the older version while it is
 //!   live, and a dead version is not dropped while it hides a live one (compact/verdict.rs); nor is a range tombstone that
-//!   covers one, nor a command above the oldest snapshot (`ContainerState::as_needed`). So it misses nothing.
+//!   covers one, nor a command above the oldest snapshot (`ContainerState::prune_commands`). So it misses nothing.
 //! * *A reader that comes back* with a version alone has kept nothing meanwhile. Jobs note the highest sequence number of a
 //!   delete, an end, a range tombstone or a command that they leave out, by the edit that does (`Change::ChangesFrom`) and
 //!   before the read state is replaced. If it is above `since`, the reader is told to begin anew. So is everybody who follows
@@ -73,12 +73,12 @@ pub struct ChangeReader {
 struct Pass {
     pin: Arc<SnapshotPin>,
     /// The containers that were not gone through, the current one first.
-    ahead: VecDeque<Part>,
+    ahead: VecDeque<ContainerPass>,
     ready: VecDeque<Change>,
 }
 
 /// A container in a pass.
-struct Part {
+struct ContainerPass {
     state: Arc<ContainerState>,
     name: Arc<str>,
     /// 0 if the copy has nothing of it.
@@ -205,7 +205,7 @@ fn begin_at(
             if is_pinned {
                 reads.begin(Some(read_state));
             }
-            ahead.push_back(Part {
+            ahead.push_back(ContainerPass {
                 since: if is_new { Seq(0) } else { since },
                 reads,
                 view,
@@ -235,7 +235,7 @@ fn has_news(read_state: &ReadState, since: Seq) -> bool {
         || version.range_deletes.seq_max() > since
 }
 
-impl Part {
+impl ContainerPass {
     /// Adds what follows to `ready`; true when nothing is left.
     fn step(
         &mut self,

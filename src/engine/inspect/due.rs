@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use crate::base::record::RecordRef;
 use crate::base::{Result, Timestamp};
-use crate::catalog::Version;
+use crate::catalog::ContainerVersion;
 use crate::compact::deadline;
 use crate::data::cursor::{Cursor, Position, Seek};
 use crate::engine::Engine;
@@ -97,7 +97,7 @@ impl Engine {
     pub(in crate::engine) fn ended_comes_back(
         &self,
         state: &ContainerState,
-        version: &Version,
+        version: &ContainerVersion,
         view: &ExpiryView,
     ) -> Option<Timestamp> {
         let mut last = None;
@@ -113,7 +113,7 @@ impl Engine {
     pub(in crate::engine) fn each_return(
         &self,
         state: &ContainerState,
-        version: &Version,
+        version: &ContainerVersion,
         view: &ExpiryView,
         mut visit: impl FnMut(Timestamp, Timestamp, u64),
     ) {
@@ -141,7 +141,7 @@ impl Engine {
     /// So many milliseconds after its end an item is kept for readers of expirations.
     pub(in crate::engine) fn held_for_readers(&self, state: &ContainerState) -> u64 {
         let settled = self.clock.read().settled;
-        settled.since(state.feeds().judge_at(settled))
+        settled.since(state.feeds().purge_horizon(settled))
     }
 }
 

@@ -36,7 +36,7 @@ use crate::base::{Error, Result, Seq, Timestamp, Wait};
 use crate::data::item::Value;
 use crate::engine::Engine;
 use crate::engine::inspect::due::each;
-use crate::engine::parts::feeds::{Reading, Wants};
+use crate::engine::parts::feeds::{FeedPin, Wants};
 use crate::engine::parts::state::ContainerState;
 use crate::engine::read::point::ReadPoint;
 use crate::env::ClockBehind;
@@ -80,7 +80,7 @@ impl Given {
 /// Where a reader begins.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum FeedPosition {
     /// At the oldest end that is known.
     Start,
     /// At ends from now on.
@@ -124,15 +124,15 @@ pub struct Feed {
     /// The settings of the gathering, and their version; none: nothing was gathered.
     settings: Arc<Settings>,
     version: Option<u64>,
-    reading: Reading,
+    reading: FeedPin,
 }
 
 impl Feed {
     /// Where it is.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> FeedPosition {
         match self.is_proof || self.given.above.is_some() {
-            true => Place::After(self.given.clone()),
-            false => Place::From(self.given.before),
+            true => FeedPosition::After(self.given.clone()),
+            false => FeedPosition::From(self.given.before),
         }
     }
 
@@ -188,32 +188,39 @@ impl Feed {
 
 impl Engine {
     /// A reader of a container's expirations.
-    pub fn feed(&self, state: &ContainerState, from: Place) -> Result<Feed> {
+    pub fn feed(&self, state: &ContainerState, from: FeedPosition) -> Result<Feed> {
         self.check_open(state)?;
         if self.follower.is_some() {
             return Err(Error::ReadOnly);
         }
-        let (begins, is_proof) = (from == Place::Start, matches!(from, Place::After(_)));
-        if let Place::After(given) = &from {
+        let (begins, is_proof) = (
+            from == FeedPosition::Start,
+            matches!(from, FeedPosition::After(_)),
+        );
+        if let FeedPosition::After(given) = &from {
             self.clock.advance_to(given.before, ClockBehind::Refuse)?;
         }
         // Who begins at what there is does not ask for what was dropped before. A job may have judged at the moment of the
         // beginning; so of what ends at it, only what is ended by a later write is given.
-        let asks = matches!(from, Place::From(_) | Place::After(_));
+        let asks = matches!(from, FeedPosition::From(_) | FeedPosition::After(_));
         let known_from = state.whole_settings().known_from();
         let feeds = state.feeds();
         let (reading, before, above) = feeds.open(asks, || {
             let from_now = |moment| (moment, Some(self.commit_log.published()));
             match &from {
-                Place::Start => from_now(known_from.max(feeds.dropped().unwrap_or_default())),
-                Place::Now => from_now(self.clock.read().settled),
-                Place::From(moment) if *moment == self.clock.read().settled => from_now(*moment),
-                Place::From(moment) => (*moment, None),
-                Place::After(given) => (given.before, given.above),
+                FeedPosition::Start => {
+                    from_now(known_from.max(feeds.dropped().unwrap_or_default()))
+                }
+                FeedPosition::Now => from_now(self.clock.read().settled),
+                FeedPosition::From(moment) if *moment == self.clock.read().settled => {
+                    from_now(*moment)
+                }
+                FeedPosition::From(moment) => (*moment, None),
+                FeedPosition::After(given) => (given.before, given.above),
             }
         });
         let given = match from {
-            Place::After(given) => given,
+            FeedPosition::After(given) => given,
             _ => Given {
                 above,
                 ..Given::before(before)
@@ -265,7 +272,7 @@ impl Engine {
             match self.next_of(state, feed) {
                 // A job has left out the oldest end since it was opened: mostly one that had judged before.
                 Err(Error::ExpirationsGone { .. }) if feed.begins => {
-                    *feed = self.feed(state, Place::Start)?;
+                    *feed = self.feed(state, FeedPosition::Start)?;
                 }
                 next => {
                     feed.begins &= next.is_err();
@@ -283,7 +290,7 @@ impl Engine {
         let is_kept = is_current && feed.ahead.first().is_some_and(is_below);
         if !is_kept {
             feed.passed = self.clock.read().settled;
-            self.let_writes_pass();
+            self.wait_for_stamped();
         }
         let up_to = feed.passed;
         let noted = feed.reading.take();
@@ -363,7 +370,7 @@ impl Engine {
         feed.reading.want(Wants::ALL);
         let _ = feed.reading.take();
         // A write that has not seen what is wanted is in the read state then.
-        self.commit_log.pass();
+        self.commit_log.wait_for_commit();
         let version = loop {
             let version = state.settings_version();
             feed.settings = state.whole_settings();

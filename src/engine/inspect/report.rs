@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::base::counters::{ContainerStats, Stats};
 use crate::base::{Seq, Timestamp};
-use crate::catalog::{Run, RunFacts, Version};
+use crate::catalog::{ContainerVersion, Run, RunFacts};
 use crate::compact::{Estimate, Estimator, deadline, explain};
 use crate::engine::Engine;
 use crate::engine::parts::read_state::ReadState;
@@ -31,7 +31,7 @@ impl Engine {
         let goals = self.goals();
         // So does what is held for readers of expirations.
         let settled = expiry_views.settled.now.min(view.now);
-        let settled = state.feeds().judge_at(settled);
+        let settled = state.feeds().purge_horizon(settled);
         let (mut oldest_unreclaimed, mut overdue) = (None::<Timestamp>, 0);
         let mut note = |census: &Census, judged_up_to: Seq| {
             if let Some(expired) = census.oldest_dead(judged_up_to, &view) {
@@ -100,7 +100,12 @@ impl Engine {
         self.catalog.database()
     }
 
-    fn explain(&self, state: &ContainerState, version: &Version, view: &ExpiryView) -> String {
+    fn explain(
+        &self,
+        state: &ContainerState,
+        version: &ContainerVersion,
+        view: &ExpiryView,
+    ) -> String {
         let facts = version.facts();
         let choice = self.choose(state, &facts, view);
         explain(&facts, &choice, view, &self.goals())

@@ -16,7 +16,7 @@ use crate::expiry::{Cause, Census, ExpiryView, Reason};
 use crate::table::RunCursor;
 
 /// A version as it was found.
-struct Found {
+struct FoundVersion {
     header: Header,
     bytes: u64,
     place: StoredIn,
@@ -63,7 +63,7 @@ impl Engine {
         read_state: &ReadState,
         key: &[u8],
         view: &ExpiryView,
-    ) -> Result<Vec<Found>> {
+    ) -> Result<Vec<FoundVersion>> {
         let (goals, held) = (self.goals_of(state), self.held_for_readers(state));
         let leaves_by = |header: &Header, census: &Census, end: Timestamp| {
             let by = match expiry(header, view) {
@@ -80,7 +80,7 @@ impl Engine {
             let (memtable, segments) = (&flushable.memtable, flushable.segments());
             let census = memtable.census();
             each_of(memtable.cursor(), key, |record| {
-                all.push(Found {
+                all.push(FoundVersion {
                     header: record.header,
                     bytes: bytes(record),
                     place: StoredIn::Memory {
@@ -101,7 +101,7 @@ impl Engine {
             };
             let one: Arc<[_]> = [table.clone()].into();
             each_of(RunCursor::new(one), key, |record| {
-                all.push(Found {
+                all.push(FoundVersion {
                     header: record.header,
                     bytes: bytes(record),
                     place: StoredIn::Table {

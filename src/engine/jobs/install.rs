@@ -7,7 +7,8 @@ use crate::base::counters::ReclaimLag;
 use crate::base::listener::ReclaimEvent;
 use crate::base::{ContainerId, Result, Seq, TableId, Timestamp, file_name, spans};
 use crate::catalog::{
-    Change, ContainerRecord, Run, RunId, RunRecord, TableFile, TableRecord, TableSpace, Version,
+    Change, ContainerRecord, ContainerVersion, Run, RunId, RunRecord, TableFile, TableRecord,
+    TableSpace,
 };
 use crate::compact::{Job, Output};
 use crate::engine::Engine;
@@ -27,7 +28,7 @@ impl Engine {
     pub(in crate::engine) fn drop_tables(
         &self,
         state: &Arc<ContainerState>,
-        version: &Version,
+        version: &ContainerVersion,
         gone: &[TableId],
         view: &ExpiryView,
     ) -> Result<()> {
@@ -77,7 +78,7 @@ impl Engine {
     pub(in crate::engine) fn join_runs(
         &self,
         state: &Arc<ContainerState>,
-        version: &Version,
+        version: &ContainerVersion,
         runs: &[RunId],
         view: &ExpiryView,
     ) -> Result<()> {
@@ -190,7 +191,7 @@ impl Engine {
         installations: Vec<Installation<'_>>,
         basis: Basis<'_>,
     ) -> Result<Vec<ContainerId>> {
-        self.let_writes_pass();
+        self.wait_for_stamped();
         self.install_now(installations, basis)
     }
 
@@ -228,7 +229,7 @@ impl Engine {
         }
         drop(manifest);
         for one in &installations {
-            self.let_go(one);
+            self.retire_inputs(one);
         }
         if let Some(first) = plan.first_segment {
             // The result is installed in any case; log segments that stay go with the next release.
@@ -243,7 +244,7 @@ impl Engine {
         installations: &[Installation<'_>],
         basis: Basis<'_>,
         records: &BTreeMap<ContainerId, ContainerRecord>,
-    ) -> Result<Plan> {
+    ) -> Result<InstallPlan> {
         let (mut changes, mut early, mut versions) = (vec![], vec![], vec![]);
         for one in installations {
             let current = one.state.pin();
@@ -283,7 +284,7 @@ impl Engine {
             changes.push(Change::Log(Some(self.commit_log.log()?.start(first))));
             first_segment = Some(first);
         }
-        Ok(Plan {
+        Ok(InstallPlan {
             early,
             changes,
             versions,
@@ -292,7 +293,12 @@ impl Engine {
     }
 
     /// Makes the installed version visible to readers.
-    fn replace_read_state(&self, one: &Installation<'_>, version: &Arc<Version>, missing: Missing) {
+    fn replace_read_state(
+        &self,
+        one: &Installation<'_>,
+        version: &Arc<ContainerVersion>,
+        missing: Missing,
+    ) {
         if one.loaded.is_some() {
             one.state.bare().clear();
         }
@@ -318,7 +324,7 @@ impl Engine {
     }
 
     /// Removes what was replaced, as soon as no reader holds it.
-    fn let_go(&self, one: &Installation<'_>) {
+    fn retire_inputs(&self, one: &Installation<'_>) {
         if !one.removed.is_empty() {
             one.state.release_read_states();
         }
@@ -331,7 +337,7 @@ impl Engine {
 
     /// Waits until every write that was stamped before the job read the clock is visible: it may rely on a version that
     /// the job found dead, and a reader must not miss both. A write that fails here never counted.
-    pub(in crate::engine) fn let_writes_pass(&self) {
+    pub(in crate::engine) fn wait_for_stamped(&self) {
         let latest = {
             let _commit = self.commit_log.lock();
             self.commit_log.latest()
@@ -441,7 +447,7 @@ impl<'a> Installation<'a> {
 
 impl Installation<'_> {
     /// Notes of what the read state is without once this version is installed.
-    fn missing(&self, next: &Version) -> Missing {
+    fn missing(&self, next: &ContainerVersion) -> Missing {
         let flushed = self.flushed.map(|flush| flush.up_to);
         let ends = self.ends_dropped();
         // In memory that may be ahead of the catalogue: a command can leave out another, and no edit has to say so.
@@ -457,7 +463,7 @@ impl Installation<'_> {
 
     /// The highest sequence number of a delete, of a key or of a range, or an end that is not stored any more once this
     /// version is installed.
-    fn forgotten_with(&self, next: &Version) -> Seq {
+    fn forgotten_with(&self, next: &ContainerVersion) -> Seq {
         let own = self.flushed.map(|flush| &flush.flushable.memtable);
         let own = own.map(|memtable| memtable.range_deletes());
         let before = self.state.pin();
@@ -492,14 +498,14 @@ impl Installation<'_> {
 }
 
 /// What an installation will change, decided before anything is changed.
-struct Plan {
+struct InstallPlan {
     /// Edits before the one that counts: many range deletes come in several edits, so that none is long. They stay in
     /// the log until the last of these edits, so recovery may see them twice.
     early: Vec<Vec<Change>>,
     /// The edit that counts.
     changes: Vec<Change>,
     /// The new version of each container, and what its read state is without then.
-    versions: Vec<(Arc<Version>, Missing)>,
+    versions: Vec<(Arc<ContainerVersion>, Missing)>,
     /// The first log segment still needed then, if it changed.
     first_segment: Option<u64>,
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::base::{Seq, TableId, Timestamp};
-use crate::catalog::Version;
+use crate::catalog::ContainerVersion;
 use crate::data::range_delete::RangeDelete;
 use crate::engine::parts::read_state::Flushable;
 use crate::expiry::{Census, ExpiryView};
@@ -14,7 +14,7 @@ use crate::mem::RangeDeletes;
 /// The highest sequence number of these range deletes that a version is without.
 pub(in crate::engine) fn forgotten_ranges<'a>(
     ranges: impl Iterator<Item = &'a Arc<RangeDeletes>>,
-    next: &Version,
+    next: &ContainerVersion,
 ) -> Seq {
     let others = ranges.filter(|ranges| !Arc::ptr_eq(ranges, &next.range_deletes));
     let others: Vec<_> = others.filter(|ranges| !ranges.is_empty()).collect();
@@ -29,7 +29,7 @@ pub(in crate::engine) fn forgotten_ranges<'a>(
 
 /// The highest sequence number of the records in these tables of a version, but for tables that range deletes cover: these
 /// tell it.
-pub(in crate::engine) fn forgotten_tables(version: &Version, gone: &[TableId]) -> Seq {
+pub(in crate::engine) fn forgotten_tables(version: &ContainerVersion, gone: &[TableId]) -> Seq {
     let files = version.runs.iter().flat_map(|run| &run.files);
     let files = files.filter(|file| gone.contains(&file.record.id));
     let untold = files.filter_map(|file| {
@@ -44,7 +44,7 @@ pub(in crate::engine) fn forgotten_tables(version: &Version, gone: &[TableId]) -
 /// Up to when ends are no longer known, and by changes up to which sequence number, where a memtable is written or logged
 /// before runs of this version, without what is dead by this view.
 pub(in crate::engine) fn ends_without(
-    version: &Version,
+    version: &ContainerVersion,
     flushable: &Flushable,
     view: &ExpiryView,
 ) -> Option<(Timestamp, Seq)> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::base::{ContainerId, Seq};
-use crate::catalog::{Change, Run, Version};
+use crate::catalog::{Change, ContainerVersion, Run};
 use crate::data::range_delete::{RangeDelete, discernible};
 use crate::engine::parts::read_state::Flushable;
 use crate::mem::RangeDeletes;
@@ -12,17 +12,17 @@ use crate::mem::RangeDeletes;
 /// The version without the runs `removed`, with those `added`, and with what is still needed of the range deletes of the
 /// version and of the memtable that was `flushed`. With it: the sequence numbers of the open snapshots, ascending.
 pub(in crate::engine) fn next_version(
-    current: &Version,
+    current: &ContainerVersion,
     removed: &[Arc<Run>],
     added: &[Arc<Run>],
     flushed: Option<(&Arc<Flushable>, &[Seq])>,
-) -> Version {
+) -> ContainerVersion {
     let stays = |run: &&Arc<Run>| removed.iter().all(|gone| gone.id != run.id);
     let runs = current.runs.iter().filter(stays).chain(added);
-    let next = Version::new(runs.cloned().collect(), current.range_deletes.clone());
+    let next = ContainerVersion::new(runs.cloned().collect(), current.range_deletes.clone());
     let own = flushed.map(|(flushable, snapshots)| (flushable.memtable.range_deletes(), snapshots));
     let range_deletes = needed_ranges(&next, own);
-    Version {
+    ContainerVersion {
         range_deletes,
         ..next
     }
@@ -31,7 +31,7 @@ pub(in crate::engine) fn next_version(
 /// The range deletes of a version, and those of a memtable flushed to it, that still hide a record from some reader.
 /// `snapshots`: the sequence numbers of the open snapshots, ascending.
 fn needed_ranges(
-    version: &Version,
+    version: &ContainerVersion,
     flushed: Option<(&Arc<RangeDeletes>, &[Seq])>,
 ) -> Arc<RangeDeletes> {
     let own = flushed.filter(|(own, _)| !own.is_empty());
@@ -65,8 +65,8 @@ const EDIT_BYTES: usize = 1 << 20;
 /// several; those that stay are added again.
 pub(in crate::engine) fn range_changes(
     id: ContainerId,
-    current: &Version,
-    next: &Version,
+    current: &ContainerVersion,
+    next: &ContainerVersion,
 ) -> Vec<Vec<Change>> {
     if Arc::ptr_eq(&current.range_deletes, &next.range_deletes) {
         return vec![];

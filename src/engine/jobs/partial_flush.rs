@@ -100,7 +100,7 @@ impl Engine {
         if cuts.is_empty() {
             return Ok(false);
         }
-        let lent = is_short.then(|| log.lend_next());
+        let lent = is_short.then(|| log.lend_prepared());
         let flushed = self.try_cuts(cuts, |cut| self.flush_segments(numbers[cut], ends[cut]));
         drop(lent);
         if is_short {

@@ -62,7 +62,7 @@ impl Engine {
             reclaim_strict: self.options.reclaim_strict,
             memtable_bytes: self.options.memtable_bytes as u64,
             eager: self.eagerness(),
-            paid_by_scans: 0,
+            scan_credit: 0,
             paid_by_passing: 0,
         }
     }
@@ -70,7 +70,7 @@ impl Engine {
     /// The goals for one container.
     pub(in crate::engine) fn goals_of(&self, state: &ContainerState) -> Goals {
         Goals {
-            paid_by_scans: state.paid_by_scans(),
+            scan_credit: state.scan_credit(),
             paid_by_passing: state.paid_by_passing(),
             ..self.goals()
         }
@@ -406,7 +406,7 @@ impl Engine {
         // The runs of a bulk load are in the read state a moment before its number is published, which ends with the
         // commit lock. From then on no snapshot is taken that lacks what they hide, and the job lists those from
         // before.
-        self.commit_log.pass();
+        self.commit_log.wait_for_commit();
         let job = self.job(state, read_state, tables, &spec);
         let (outputs, lag, forgotten) = self.run_job(&job, sources, spec.purpose)?;
         progress.bytes += bytes_of(&outputs);

@@ -48,24 +48,24 @@ use crate::base::{Error, HIGHEST_NUMBER, Result, Seq, Timestamp, file_name};
 use crate::catalog::{Catalogue, TableSpace, edit_texts, manifest_stamp};
 use crate::engine::Engine;
 use crate::engine::open::recover::{
-    Begun, Recovered, Shared, assemble, find, highest_seq, open_containers,
+    Continuation, Recovered, Shared, assemble, find, highest_seq, open_containers,
 };
 use crate::engine::open::replay::{Gathered, MADE_UP, States, set_logged};
 use crate::engine::options::{Background, Options};
 use crate::engine::parts::catalog::LoggedSettings;
-use crate::engine::parts::follower::{Follower, Stand};
+use crate::engine::parts::follower::{Follower, FollowerState};
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::read_states::Missing;
 use crate::engine::parts::snapshots::Frozen;
 use crate::engine::parts::state::ContainerState;
 use crate::env::{Fs, SettledClock, sleep};
-use crate::wal::{Frame, FrameKind, LogStart, Place, Tail, is_at_end, tail};
+use crate::wal::{Frame, FrameKind, LogStart, Tail, TailPosition, is_at_end, tail};
 
 /// After the same error so many times, with pauses that double from a millisecond, some hundred in all, it is one.
 const LOOKS: u32 = 8;
 
 /// Does `look` until it succeeds, or has met one and the same error so often that nothing is in motion.
-pub(in crate::engine) fn settle<T>(mut look: impl FnMut() -> Result<T>) -> Result<T> {
+pub(in crate::engine) fn retry_until_stable<T>(mut look: impl FnMut() -> Result<T>) -> Result<T> {
     let (mut met, mut times) = (String::new(), 0);
     loop {
         let error = match look() {
@@ -88,7 +88,7 @@ pub(in crate::engine) fn settle<T>(mut look: impl FnMut() -> Result<T>) -> Resul
 fn read_log(
     (fs, path): (&dyn Fs, &Path),
     log: &LogStart,
-    from: Option<Place>,
+    from: Option<TailPosition>,
     catalogue: &Catalogue,
     states: &States,
 ) -> Result<(Tail, Vec<LoggedSettings>)> {
@@ -111,7 +111,7 @@ fn read_log(
     Ok((read, settings))
 }
 
-impl Stand {
+impl FollowerState {
     /// Notes what was read of the log.
     fn note(&mut self, read: &Tail, settings: &[LoggedSettings]) {
         (self.place, self.is_cut) = (Some(read.place), read.is_cut);
@@ -142,21 +142,21 @@ impl Stand {
         path: &Path,
         options: &Options,
         shared: &Shared,
-        before: Option<&Stand>,
+        before: Option<&FollowerState>,
         may_share: bool,
-    ) -> Result<Stand> {
+    ) -> Result<FollowerState> {
         let fs = options.fs.as_ref();
         let stamp = manifest_stamp(fs, path)?;
         let loaded = find(path, options)?;
         let mut catalogue = loaded.catalogue;
-        let shares = |before: &&Stand| may_share && before.goes_on_in(&catalogue);
+        let shares = |before: &&FollowerState| may_share && before.goes_on_in(&catalogue);
         let memory = before.filter(shares);
         if let Some(memory) = memory {
             memory.tell_settings(&mut catalogue);
         }
         let tables_dir = path.join(file_name::TABLES_DIR);
         let space: TableSpace<'_> = shared.space(options, &tables_dir);
-        let known = before.map(Stand::tables).unwrap_or_default();
+        let known = before.map(FollowerState::tables).unwrap_or_default();
         let states = open_containers(&space, &catalogue, &shared.pool, &known)?;
         for (id, state) in &states {
             if let Some(before) = memory.and_then(|memory| memory.states.get(id)) {
@@ -167,7 +167,7 @@ impl Stand {
                 });
             }
         }
-        let mut stand = Stand {
+        let mut stand = FollowerState {
             stamp: stamp.filter(|_| !loaded.torn),
             last_seq: highest_seq(&catalogue, &states),
             place: None,
@@ -190,8 +190,8 @@ impl Stand {
     }
 
     /// The log of the same chain was not longer before.
-    fn expect_beyond(&self, before: Option<&Stand>, path: &Path) -> Result<()> {
-        let chain = |stand: &Stand| stand.catalogue.log.map(|log| log.chain);
+    fn expect_beyond(&self, before: Option<&FollowerState>, path: &Path) -> Result<()> {
+        let chain = |stand: &FollowerState| stand.catalogue.log.map(|log| log.chain);
         let same = before.filter(|before| chain(before) == chain(self));
         match (self.place, same.and_then(|same| same.place)) {
             (Some(now), Some(then)) if now.position < then.position => {
@@ -217,7 +217,8 @@ impl Engine {
             return Err(Error::NotFound { path: path.into() });
         }
         let shared = Shared::new(options);
-        let stand = settle(|| Stand::find(path, options, &shared, None, false))?;
+        let stand =
+            retry_until_stable(|| FollowerState::find(path, options, &shared, None, false))?;
         let clock = SettledClock::start(
             options.clock.clone(),
             options.max_clock_skew,
@@ -225,7 +226,7 @@ impl Engine {
             options.clock_behind,
         )?;
         let found = Recovered::followed(&stand, clock);
-        let mut engine = assemble(path, options, None, shared, found, Begun::default());
+        let mut engine = assemble(path, options, None, shared, found, Continuation::default());
         engine.follower = Some(Follower::new(stand));
         let engine = Arc::new(engine);
         if options.background == Background::Threads {
@@ -249,7 +250,7 @@ impl Engine {
     /// The edits in the manifest, of which a process that writes may begin a new one meanwhile.
     pub fn edits(&self) -> Result<Vec<String>> {
         let fs = self.fs.as_ref();
-        settle(|| match manifest_stamp(fs, &self.path)? {
+        retry_until_stable(|| match manifest_stamp(fs, &self.path)? {
             Some((number, _)) => edit_texts(fs, &self.path.join(file_name::manifest(number))),
             None => Err(Error::NotFound {
                 path: self.path.clone(),
@@ -261,16 +262,16 @@ impl Engine {
     pub(in crate::engine) fn catch_up_from(
         &self,
         follower: &Follower,
-        stand: &mut Stand,
+        stand: &mut FollowerState,
     ) -> Result<()> {
-        settle(|| {
+        retry_until_stable(|| {
             self.scheduler.check_open()?;
             self.look_again(follower, stand)?;
             self.expect_edit(stand)
         })
     }
 
-    fn look_again(&self, follower: &Follower, stand: &mut Stand) -> Result<()> {
+    fn look_again(&self, follower: &Follower, stand: &mut FollowerState) -> Result<()> {
         let fs = self.fs.as_ref();
         let stamp = manifest_stamp(fs, &self.path)?;
         let is_whole = stand.last_seq >= self.commit_log.published();
@@ -290,7 +291,7 @@ impl Engine {
             pins: self.obsolete.pins().clone(),
             pool: self.pool.clone(),
         };
-        let next = Stand::find(&self.path, &self.options, &shared, Some(stand), is_whole)?;
+        let next = FollowerState::find(&self.path, &self.options, &shared, Some(stand), is_whole)?;
         let mark = next.catalogue.time_high_water;
         self.clock.advance_to(mark, self.options.clock_behind)?;
         follower.switch(|| self.switch(stand, next));
@@ -298,7 +299,7 @@ impl Engine {
     }
 
     /// The edit that the log has seen is there: it was durable before.
-    fn expect_edit(&self, stand: &Stand) -> Result<()> {
+    fn expect_edit(&self, stand: &FollowerState) -> Result<()> {
         let now = manifest_stamp(self.fs.as_ref(), &self.path)?;
         if !stand.is_cut || now != stand.stamp {
             return Ok(());
@@ -313,7 +314,12 @@ impl Engine {
     }
 
     /// Takes in what follows in the log, in the memtables that are read.
-    fn read_on(&self, log: &LogStart, place: Place, stand: &mut Stand) -> Result<()> {
+    fn read_on(
+        &self,
+        log: &LogStart,
+        place: TailPosition,
+        stand: &mut FollowerState,
+    ) -> Result<()> {
         let fs = (self.fs.as_ref(), self.path.as_path());
         let read = read_log(fs, log, Some(place), &stand.catalogue, &stand.states);
         let (read, settings) = read?;
@@ -336,7 +342,7 @@ impl Engine {
 
     /// Makes `next` what everybody reads. Of a container that was there before the state is kept, for handles hold
     /// it.
-    fn switch(&self, stand: &mut Stand, mut next: Stand) -> Arc<Frozen> {
+    fn switch(&self, stand: &mut FollowerState, mut next: FollowerState) -> Arc<Frozen> {
         let mut replaced = stand.tables();
         let before = std::mem::take(&mut stand.states);
         let mut changing: Vec<_> = before.values().map(|state| state.begin_change()).collect();
@@ -370,7 +376,7 @@ impl Engine {
             // Who reads what was there before still needs the commands of before.
             let before = changing.settings();
             let settings = fresh.whole_settings().with_commands_of(&before);
-            let settings = state.as_needed(settings, Seq::MAX);
+            let settings = state.prune_commands(settings, Seq::MAX);
             // Settings that are as they were are told to no reader of changes.
             if settings != before {
                 changing.change_to(settings, next.last_seq);

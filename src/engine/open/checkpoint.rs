@@ -22,11 +22,11 @@ use crate::base::{Error, Result};
 use crate::catalog::{Catalogue, NamePin, copy_path, write_both};
 use crate::engine::Engine;
 use crate::engine::jobs::relog::relog;
-use crate::engine::open::catch_up::settle;
+use crate::engine::open::catch_up::retry_until_stable;
 use crate::engine::open::new_log::{log_options, start_chain};
 use crate::engine::open::recover::Shared;
 use crate::engine::options::Background;
-use crate::engine::parts::follower::{Follower, Stand};
+use crate::engine::parts::follower::{Follower, FollowerState};
 use crate::engine::parts::scheduler::Thread;
 use crate::env::{Fs, sync_name};
 use crate::wal::{
@@ -44,7 +44,7 @@ const MANIFEST: u64 = 1;
 const FIRST_SEGMENT: u64 = 1;
 
 /// The state of a database at one moment, with its files pinned.
-struct Moment {
+struct PinnedState {
     catalogue: Catalogue,
     /// Where the log ended.
     end: Position,
@@ -96,7 +96,7 @@ impl Engine {
         self.scheduler.check_open()?;
         self.refuse_target(to)?;
         let mut stand = follower.stand();
-        settle(|| {
+        retry_until_stable(|| {
             self.catch_up_from(follower, &mut stand)?;
             self.copy_stand(to, &stand)
         })
@@ -107,13 +107,13 @@ impl Engine {
         self.scheduler.check_open()?;
         self.refuse_target(to)?;
         let shared = Shared::new(&self.options);
-        settle(|| {
-            let stand = Stand::find(&self.path, &self.options, &shared, None, false)?;
+        retry_until_stable(|| {
+            let stand = FollowerState::find(&self.path, &self.options, &shared, None, false)?;
             self.copy_stand(to, &stand)
         })
     }
 
-    fn copy_stand(&self, to: &Path, stand: &Stand) -> Result<()> {
+    fn copy_stand(&self, to: &Path, stand: &FollowerState) -> Result<()> {
         let mut made = Made {
             fs: self.fs.as_ref(),
             paths: vec![],
@@ -131,7 +131,7 @@ impl Engine {
         copied
     }
 
-    fn copy_stand_into(&self, to: &Path, stand: &Stand, made: &mut Made<'_>) -> Result<()> {
+    fn copy_stand_into(&self, to: &Path, stand: &FollowerState, made: &mut Made<'_>) -> Result<()> {
         let mut catalogue = stand.catalogue.clone();
         self.copy_tables(to, &catalogue, made)?;
         let wal = to.join(file_name::WAL_DIR);
@@ -177,7 +177,7 @@ impl Engine {
         Ok(())
     }
 
-    fn pin_moment(&self) -> Result<Moment> {
+    fn pin_moment(&self) -> Result<PinnedState> {
         let log = self.commit_log.log()?;
         let commit = self.commit_log.lock();
         let manifest = self.catalog.edit();
@@ -198,7 +198,7 @@ impl Engine {
             _tables.extend(files.map(|file| file.pin_name()));
         }
         drop((commit, manifest));
-        Ok(Moment {
+        Ok(PinnedState {
             catalogue,
             end,
             segments,
@@ -207,7 +207,7 @@ impl Engine {
         })
     }
 
-    fn copy_into(&self, to: &Path, moment: &Moment, made: &mut Made<'_>) -> Result<()> {
+    fn copy_into(&self, to: &Path, moment: &PinnedState, made: &mut Made<'_>) -> Result<()> {
         self.commit_log.log()?.sync_to(moment.end)?;
         self.copy_tables(to, &moment.catalogue, made)?;
         let (fs, wal) = (self.fs.as_ref(), to.join(file_name::WAL_DIR));

@@ -28,8 +28,8 @@ use crate::base::sync::Mutex;
 use crate::base::sync::atomic::AtomicU64;
 use crate::base::{Error, HIGHEST_NUMBER, Result, Seq, TableId, file_name, spans};
 use crate::catalog::{
-    Catalogue, CurrentManifest, LoadedManifest, Manifest, Pins, Run, TableFile, TableRecord,
-    TableSpace, Version, begin, expect_no_others, expect_own, find_current, is_current,
+    Catalogue, ContainerVersion, CurrentManifest, LoadedManifest, Manifest, Pins, Run, TableFile,
+    TableRecord, TableSpace, begin, expect_no_others, expect_own, find_current, is_current,
     later_table,
 };
 use crate::engine::Engine;
@@ -43,7 +43,7 @@ use crate::engine::parts::commit_log::{Beginning, CommitLog, OldLog};
 use crate::engine::parts::containers::ContainerSet;
 use crate::engine::parts::damage::DamagedTables;
 use crate::engine::parts::events::Events;
-use crate::engine::parts::follower::Stand;
+use crate::engine::parts::follower::FollowerState;
 use crate::engine::parts::loads::Loads;
 use crate::engine::parts::obsolete::ObsoleteTables;
 #[cfg(feature = "metrics")]
@@ -84,7 +84,7 @@ pub(in crate::engine) struct Recovered {
 
 impl Recovered {
     /// Of what a follower has found.
-    pub fn followed(stand: &Stand, clock: SettledClock) -> Recovered {
+    pub fn followed(stand: &FollowerState, clock: SettledClock) -> Recovered {
         Recovered {
             catalogue: stand.catalogue.clone(),
             manifest_number: 0,
@@ -161,7 +161,7 @@ impl Recovered {
                 // They are needed if older records are in memory.
                 state.read_state().active.memtable.finish_load()?;
             }
-            let stands = state.as_needed((*settings).clone(), Seq::MAX);
+            let stands = state.prune_commands((*settings).clone(), Seq::MAX);
             let record = self.catalogue.containers.get_mut(id);
             if let Some(record) = record.filter(|_| stands != *settings) {
                 record.settings = stands.clone();
@@ -182,7 +182,7 @@ impl Engine {
         let loaded = find(path, options)?;
         let recover_and_begin = || {
             let mut found = recover(path, options, &loaded, &shared)?;
-            let begun = Begun::anew(path, options, &mut found)?;
+            let begun = Continuation::anew(path, options, &mut found)?;
             Ok((found, begun))
         };
         let (found, begun) = match may_start_threads(options) {
@@ -264,16 +264,16 @@ impl Shared {
 /// How an open continues: with a new chain, with the old one where the disk is full, or with none where it is
 /// read-only.
 #[derive(Default)]
-pub(in crate::engine) struct Begun {
+pub(in crate::engine) struct Continuation {
     log: Option<Chain>,
     old_log: Option<OldLog>,
     manifest: Option<Manifest>,
 }
 
-impl Begun {
-    fn anew(path: &Path, options: &Options, found: &mut Recovered) -> Result<Begun> {
+impl Continuation {
+    fn anew(path: &Path, options: &Options, found: &mut Recovered) -> Result<Continuation> {
         if options.read_only {
-            return Ok(Begun::default());
+            return Ok(Continuation::default());
         }
         found.forget_commands()?;
         let (log, manifest) = write_anew(path, options, found, FullDisk::WillDo)?;
@@ -290,7 +290,7 @@ impl Begun {
                 (None, Some(old))
             }
         };
-        Ok(Begun {
+        Ok(Continuation {
             log,
             old_log,
             manifest: Some(manifest),
@@ -305,7 +305,7 @@ pub(in crate::engine) fn assemble(
     lock: Option<Box<dyn Lock>>,
     shared: Shared,
     found: Recovered,
-    begun: Begun,
+    begun: Continuation,
 ) -> Engine {
     let fs = options.fs.clone();
     let Recovered {
@@ -511,7 +511,8 @@ pub(in crate::engine) fn open_containers(
             let tables = run.tables.iter().map(open).collect::<Result<Vec<_>>>()?;
             runs.push(Arc::new(Run::new(run, tables)));
         }
-        let version = Version::new(runs, Arc::new(RangeDeletes::of(&record.range_deletes)));
+        let version =
+            ContainerVersion::new(runs, Arc::new(RangeDeletes::of(&record.range_deletes)));
         states.insert(
             record.id,
             Arc::new(ContainerState::new(record, version, pool.clone())),

@@ -51,8 +51,8 @@ use crate::base::sync::{
     CachePadded, Mutex, MutexGuard, lock_soon, lock_soon_after, try_lock_soon,
 };
 use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
+use crate::engine::parts::commit_dependency::{CommitDependency, Relying};
 use crate::engine::parts::read_state::Flushable;
-use crate::engine::parts::relied::{Relied, Relying};
 use crate::engine::parts::state::ContainerState;
 use crate::wal::{Appender, FrameHeader, FrameKind, Log, LogStart, SegmentSummary, SyncedNote};
 
@@ -195,7 +195,7 @@ struct Marks {
 pub struct CommitLog {
     state: Mutex<CommitState>,
     marks: CachePadded<Marks>,
-    relied: Relied,
+    dependency: CommitDependency,
     /// Empty in a read-only database, and until there is room for a log.
     log: OnceLock<Arc<Log>>,
     old_log: Option<OldLog>,
@@ -228,7 +228,7 @@ impl CommitLog {
                 published: AtomicU64::new(last_seq.0),
                 time_high_water: AtomicU64::new(time_high_water.0),
             }),
-            relied: Relied::new(),
+            dependency: CommitDependency::new(),
             log,
             old_log,
             recovered_to,
@@ -253,7 +253,7 @@ impl CommitLog {
     }
 
     /// Waits until the write that holds the lock releases it.
-    pub fn pass(&self) {
+    pub fn wait_for_commit(&self) {
         drop(lock_soon(&self.state));
     }
 
@@ -366,12 +366,12 @@ impl CommitLog {
     /// Notes, under the lock and before the clock is read for the stamp, that a write relies on this version.
     #[inline]
     pub fn rely_on_version(&self, seq: Seq) -> Relying<'_> {
-        self.relied.rely(seq)
+        self.dependency.rely(seq)
     }
 
     /// Whether a write that holds the lock relies on this version. The caller has read the clock before.
     pub fn is_relied_on(&self, seq: Seq) -> bool {
-        self.relied.is_on(seq)
+        self.dependency.is_on(seq)
     }
 
     /// The header of a frame that holds no write and relies on no moment.

@@ -13,11 +13,11 @@ use crate::base::{Error, Result, TableId};
 /// See the file's head.
 #[derive(Default)]
 pub struct DamagedTables {
-    found: Mutex<Found>,
+    found: Mutex<DamageFindings>,
 }
 
 #[derive(Default)]
-struct Found {
+struct DamageFindings {
     /// The table that was checked last, and when the next check is due; `None` before the first.
     last: Option<(TableId, Duration)>,
     damage: BTreeMap<TableId, Error>,

@@ -46,11 +46,11 @@ pub struct Feeds {
     dropped_by: AtomicU64,
     /// Whether a reader is open: each write asks.
     is_read: AtomicBool,
-    readers: Mutex<Vec<Reader>>,
+    readers: Mutex<Vec<FeedReader>>,
 }
 
 /// An open reader.
-struct Reader {
+struct FeedReader {
     id: u64,
     /// It needs what ended from here on.
     position: Timestamp,
@@ -67,7 +67,7 @@ struct Reader {
     is_full: bool,
 }
 
-impl Reader {
+impl FeedReader {
     /// Whether it needs what ended at this moment by writes up to this sequence number.
     fn needs(&self, end: Timestamp, by: Seq) -> bool {
         let is_new = || self.above.is_none_or(|above| by > above);
@@ -161,7 +161,7 @@ impl Feeds {
     }
 
     /// The moment by which a job judges that begins at this settled moment.
-    pub fn judge_at(&self, settled: Timestamp) -> Timestamp {
+    pub fn purge_horizon(&self, settled: Timestamp) -> Timestamp {
         let mut moment = settled.before(self.keep());
         if self.is_read.load(Ordering::Acquire) {
             let readers = self.readers.lock();
@@ -230,13 +230,13 @@ impl Feeds {
         self: &Arc<Self>,
         asks: bool,
         position: impl FnOnce() -> (Timestamp, Option<Seq>),
-    ) -> (Reading, Timestamp, Option<Seq>) {
+    ) -> (FeedPin, Timestamp, Option<Seq>) {
         let mut readers = self.readers.lock();
         self.is_read.store(true, Ordering::Release);
         let (position, above) = position();
         let last = readers.iter().map(|reader| reader.id).max();
         let id = last.map_or(0, |last| last + 1);
-        let mut reader = Reader {
+        let mut reader = FeedReader {
             id,
             position,
             above,
@@ -251,18 +251,18 @@ impl Feeds {
         reader.has_missed = asks && self.dropped().is_some_and(has_missed);
         readers.push(reader);
         let feeds = self.clone();
-        (Reading { id, feeds }, position, above)
+        (FeedPin { id, feeds }, position, above)
     }
 }
 
 /// An open reader's hold; the reader closes when it is dropped.
-pub struct Reading {
+pub struct FeedPin {
     id: u64,
     feeds: Arc<Feeds>,
 }
 
-impl Reading {
-    fn with<T>(&self, change: impl FnOnce(&mut Reader) -> T) -> T {
+impl FeedPin {
+    fn with<T>(&self, change: impl FnOnce(&mut FeedReader) -> T) -> T {
         let mut readers = self.feeds.readers.lock();
         let mut readers = readers.iter_mut();
         change(
@@ -300,7 +300,7 @@ impl Reading {
     }
 }
 
-impl Drop for Reading {
+impl Drop for FeedPin {
     fn drop(&mut self) {
         let mut readers = self.feeds.readers.lock();
         readers.retain(|reader| reader.id != self.id);

@@ -19,22 +19,22 @@ use crate::base::{ContainerId, Seq, TableId};
 use crate::catalog::{Catalogue, ContainerRecord, TableFile};
 use crate::engine::parts::snapshots::{Frozen, SnapshotPin};
 use crate::engine::parts::state::ContainerState;
-use crate::wal::Place;
+use crate::wal::TailPosition;
 
 /// See the file's head.
 pub struct Follower {
-    stand: Mutex<Stand>,
+    stand: Mutex<FollowerState>,
     frozen: Mutex<Arc<Frozen>>,
 }
 
 /// How much was taken in.
-pub struct Stand {
+pub struct FollowerState {
     /// Number and length of the manifest; none where its end was being written.
     pub stamp: Option<(u64, u64)>,
     /// The sum of its edits, with what the log has changed of settings since and the highest time in it.
     pub catalogue: Catalogue,
     /// Up to where the log was read; none while there is none.
-    pub place: Option<Place>,
+    pub place: Option<TailPosition>,
     /// There is more of the log, which goes with a later edit.
     pub is_cut: bool,
     /// The last write.
@@ -43,7 +43,7 @@ pub struct Stand {
     pub states: BTreeMap<ContainerId, Arc<ContainerState>>,
 }
 
-impl Stand {
+impl FollowerState {
     /// The tables that are open.
     pub fn tables(&self) -> BTreeMap<TableId, TableFile> {
         let mut tables = BTreeMap::new();
@@ -74,7 +74,7 @@ impl Stand {
 
 impl Follower {
     /// One that stands there.
-    pub fn new(stand: Stand) -> Follower {
+    pub fn new(stand: FollowerState) -> Follower {
         let frozen = Frozen::of(stand.states.values());
         Follower {
             stand: Mutex::new(stand),
@@ -83,7 +83,7 @@ impl Follower {
     }
 
     /// Nobody else catches up as long as this is held.
-    pub fn stand(&self) -> MutexGuard<'_, Stand> {
+    pub fn stand(&self) -> MutexGuard<'_, FollowerState> {
         self.stand.lock()
     }
 

@@ -10,7 +10,7 @@ pub mod read_states;
 pub mod state;
 pub mod snapshots;
 pub mod containers;
-pub mod relied;
+pub mod commit_dependency;
 pub mod commit_log;
 pub mod catalog;
 pub mod scheduler;

@@ -7,7 +7,7 @@ use crate::base::Seq;
 use crate::base::hash::hash_key;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::catalog::Version;
+use crate::catalog::ContainerVersion;
 use crate::expiry::Command;
 use crate::mem::{Memtable, Pool, RangeDeletes};
 use crate::wal::Position as LogPosition;
@@ -102,7 +102,7 @@ pub struct ReadState {
     /// Waiting to be flushed; newest first.
     pub sealed: Vec<Arc<Flushable>>,
     /// On disk.
-    pub version: Arc<Version>,
+    pub version: Arc<ContainerVersion>,
 }
 
 impl ReadState {

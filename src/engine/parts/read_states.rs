@@ -166,7 +166,7 @@ impl ReadStates {
     }
 
     /// The same of settings that are going to be those of the container.
-    pub fn as_needed(&self, settings: Settings, oldest_snapshot: Seq) -> Settings {
+    pub fn prune_commands(&self, settings: Settings, oldest_snapshot: Seq) -> Settings {
         if settings.commands.is_empty() {
             return settings;
         }

@@ -6,7 +6,7 @@ use crate::base::record::Header;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::sync::{Guard, Mutex};
 use crate::base::{Compression, ContainerId, Error, Patience, Result, Seq, Timestamp};
-use crate::catalog::{ContainerRecord, Version};
+use crate::catalog::{ContainerRecord, ContainerVersion};
 use crate::data::bare_ranges::BareRanges;
 use crate::engine::parts::allowance::Allowance;
 use crate::engine::parts::feeds::Feeds;
@@ -31,9 +31,9 @@ pub struct ContainerState {
     allowance: Allowance,
     read_states: ReadStates,
     /// Scans that hold a read state; the engine takes it from those at rest.
-    held: Mutex<Vec<Weak<dyn Held>>>,
+    held: Mutex<Vec<Weak<dyn Releasable>>>,
     /// What one run less has become worth to scans since the last merge of runs, in bytes rewritten.
-    paid_by_scans: AtomicU64,
+    scan_credit: AtomicU64,
     /// What fewer dead records have become worth to scans since the last merge for that.
     paid_by_passing: AtomicU64,
     rest: Mutex<Option<Rest>>,
@@ -47,14 +47,14 @@ pub struct ContainerState {
 
 /// A state in which the container had nothing to merge or reclaim.
 struct Rest {
-    version: Weak<Version>,
+    version: Weak<ContainerVersion>,
     settings: Settings,
     paid: (u64, u64),
     until: Timestamp,
 }
 
 /// Something that holds a read state and can give it up.
-pub trait Held: Send + Sync {
+pub trait Releasable: Send + Sync {
     /// Gives up the read state, unless it is in use at this moment.
     fn release(&self);
 }
@@ -65,7 +65,7 @@ pub trait Holder: Send {
     fn give_up(&mut self);
 }
 
-impl<T: Holder> Held for Mutex<T> {
+impl<T: Holder> Releasable for Mutex<T> {
     fn release(&self) {
         if let Some(mut held) = self.try_lock() {
             held.give_up();
@@ -76,7 +76,7 @@ impl<T: Holder> Held for Mutex<T> {
 impl ContainerState {
     pub(in crate::engine) fn new(
         record: &ContainerRecord,
-        version: Version,
+        version: ContainerVersion,
         pool: Arc<Pool>,
     ) -> ContainerState {
         let read_state = ReadState {
@@ -100,7 +100,7 @@ impl ContainerState {
             allowance: Allowance::new(record.quota),
             read_states: ReadStates::new(read_state, record.flushed, record.changes_from),
             held: Mutex::new(vec![]),
-            paid_by_scans: AtomicU64::new(0),
+            scan_credit: AtomicU64::new(0),
             paid_by_passing: AtomicU64::new(0),
             rest: Mutex::new(None),
             feeds: Arc::new(Feeds::new(record.keep_expired, record.ends_dropped)),
@@ -183,18 +183,18 @@ impl ContainerState {
     }
 
     /// What one run less has become worth to scans, in bytes rewritten.
-    pub(in crate::engine) fn paid_by_scans(&self) -> u64 {
-        self.paid_by_scans.load(Ordering::Relaxed)
+    pub(in crate::engine) fn scan_credit(&self) -> u64 {
+        self.scan_credit.load(Ordering::Relaxed)
     }
 
     /// Adds to what one run less is worth to scans.
     pub(in crate::engine) fn pay_for_scan(&self, worth: u64) {
-        self.paid_by_scans.fetch_add(worth, Ordering::Relaxed);
+        self.scan_credit.fetch_add(worth, Ordering::Relaxed);
     }
 
     /// Resets that: runs were merged.
     pub(in crate::engine) fn spend_scans(&self) {
-        self.paid_by_scans.store(0, Ordering::Relaxed);
+        self.scan_credit.store(0, Ordering::Relaxed);
     }
 
     /// What fewer dead records have become worth to scans, in bytes rewritten.
@@ -304,13 +304,13 @@ impl ContainerState {
         self.read_states.install(missing, &self.feeds, change);
     }
 
-    /// See [`ReadStates::as_needed`]. The caller holds the commit lock.
-    pub(in crate::engine) fn as_needed(
+    /// See [`ReadStates::prune_commands`]. The caller holds the commit lock.
+    pub(in crate::engine) fn prune_commands(
         &self,
         settings: Settings,
         oldest_snapshot: Seq,
     ) -> Settings {
-        self.read_states.as_needed(settings, oldest_snapshot)
+        self.read_states.prune_commands(settings, oldest_snapshot)
     }
 
     /// The same of settings that are only thought of.
@@ -355,7 +355,7 @@ impl ContainerState {
 
     /// Registers a holder of read states of this container.
     pub(in crate::engine) fn watch<T: Holder + 'static>(&self, holder: &Arc<Mutex<T>>) {
-        let holder: Arc<dyn Held> = holder.clone();
+        let holder: Arc<dyn Releasable> = holder.clone();
         let mut held = self.held.lock();
         if held.len() == held.capacity() {
             held.retain(|holder| holder.strong_count() > 0);
@@ -377,14 +377,14 @@ impl ContainerState {
     /// Notes that there is nothing to do with this version under these settings until a moment; `None`: ever.
     pub(in crate::engine) fn note_rest(
         &self,
-        version: &Arc<Version>,
+        version: &Arc<ContainerVersion>,
         settings: Settings,
         until: Option<Timestamp>,
     ) {
         *self.rest.lock() = Some(Rest {
             version: Arc::downgrade(version),
             settings,
-            paid: (self.paid_by_scans(), self.paid_by_passing()),
+            paid: (self.scan_credit(), self.paid_by_passing()),
             until: until.unwrap_or(Timestamp::MAX),
         });
     }
@@ -397,7 +397,7 @@ impl ContainerState {
             rest.version.as_ptr(),
             Arc::as_ptr(&self.read_state().version),
         ) && rest.settings == self.settings()
-            && rest.paid == (self.paid_by_scans(), self.paid_by_passing());
+            && rest.paid == (self.scan_credit(), self.paid_by_passing());
         is_same.then_some(rest.until)
     }
 

@@ -13,7 +13,7 @@ use crate::base::{Result, Seq, Wait};
 use crate::catalog::Run;
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::read::point::{Hit, ReadPoint, in_memory};
-use crate::table::{Found, Lookup, Table};
+use crate::table::{Lookup, Table, TableHit};
 
 /// Keys of a group: about as many cache lines as a core can load at once.
 const GROUP: usize = 16;
@@ -35,7 +35,7 @@ impl Wanted<'_> {
         }
     }
 
-    fn take(&mut self, found: Found) {
+    fn take(&mut self, found: TableHit) {
         let is_newer = |hit: &Hit<'_>| hit.header().seq < found.header.seq;
         if self.hit.as_ref().is_none_or(is_newer) {
             self.hit = Some(Hit::Disk(found));
@@ -124,7 +124,7 @@ impl ReadPoint<'_, Wait> {
         let view = self.view()?;
         for Wanted { key, hit, .. } in wanted {
             let Some(hit) = hit else {
-                self.pass_switch()?;
+                self.wait_for_catch_up()?;
                 values.push(None);
                 continue;
             };

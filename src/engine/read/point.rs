@@ -19,9 +19,10 @@
 //! 5. So V is judged by the exact clock, and the read checks again whether V is the newest version. If it is, V was the
 //!    newest when it was judged, and the judgement is the answer. If not, the read starts over; each time a write to
 //!    the key, a flush or a merge came in between. In the same read state every later write is in the memtables.
-//! 6. A conditional write judges V at its stamp and is published later. One that holds the commit lock ([`Relied`]), or
-//!    one under [`Durability::Sync`] that is in a memtable and not synced yet, may have found V live before it died:
-//!    the check waits for it. Any other write takes effect when it is published, and no read waits for it.
+//! 6. A conditional write judges V at its stamp and is published later. One that holds the commit lock
+//!    ([`CommitDependency`]), or one under [`Durability::Sync`] that is in a memtable and not synced yet, may have
+//!    found V live before it died: the check waits for it. Any other write takes effect when it is published, and no
+//!    read waits for it.
 //! 7. A snapshot's sequence number is fixed: V stays the newest version, and is judged once.
 //! 8. At a moment that was chosen ([`Moment::At`]) V is judged once as well, dead or live, by the settings chosen with it.
 //!
@@ -29,7 +30,7 @@
 //! holds where V was purged.
 //!
 //! [`SettledClock::leads`]: crate::env::SettledClock::leads
-//! [`Relied`]: crate::engine::parts::relied::Relied
+//! [`CommitDependency`]: crate::engine::parts::commit_dependency::Relied
 //! [`Durability::Sync`]: crate::engine::options::Durability::Sync
 
 use std::marker::PhantomData;
@@ -42,11 +43,11 @@ use crate::base::record::Header;
 use crate::base::sync::Guard;
 use crate::base::{Patience, Result, Seq, Timestamp, Wait};
 use crate::catalog::Run;
-use crate::data::cursor::{Cursor, Head, Position, Seek};
+use crate::data::block_slice::BlockSlice;
+use crate::data::cursor::{Cursor, KeyPosition, Position, Seek};
 use crate::data::item::{Item, Pair};
-use crate::data::lane::Lane;
 use crate::data::lent::{Ask, Lent};
-use crate::data::stretch::Stretch;
+use crate::data::uniform_block::UniformBlock;
 use crate::engine::Engine;
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::snapshots::SnapshotPin;
@@ -82,7 +83,7 @@ pub(in crate::engine) enum Hit<'a> {
     /// In a memtable.
     Memory(crate::mem::Entry<'a>),
     /// In a table.
-    Disk(table::Found),
+    Disk(table::TableHit),
 }
 
 impl Hit<'_> {
@@ -146,7 +147,7 @@ pub(super) fn in_memory<'a>(
 fn on_disk<'a, E>(
     read_state: &'a ReadState,
     max: Seq,
-    get: impl Fn(&Run) -> Result<Option<table::Found>, E>,
+    get: impl Fn(&Run) -> Result<Option<table::TableHit>, E>,
 ) -> Result<Option<Hit<'a>>, E> {
     let runs = &read_state.version.runs;
     for (at, run) in runs.iter().enumerate() {
@@ -167,10 +168,10 @@ fn on_disk<'a, E>(
 /// The newest of `best` and what these runs have, which may be newer. Apart, because most keys are in one run.
 #[inline(never)]
 fn newest_among<'a, E>(
-    mut best: table::Found,
+    mut best: table::TableHit,
     runs: &[Arc<Run>],
     max: Seq,
-    get: impl Fn(&Run) -> Result<Option<table::Found>, E>,
+    get: impl Fn(&Run) -> Result<Option<table::TableHit>, E>,
 ) -> Result<Option<Hit<'a>>, E> {
     for run in runs {
         if best.header.seq > run.census.seq_max {
@@ -267,7 +268,7 @@ impl<'a, P: Patience> ReadPoint<'a, P> {
     ) -> Result<Option<T>, P::Failure> {
         loop {
             let Some(hit) = self.newest(key)? else {
-                self.pass_switch()?;
+                self.wait_for_catch_up()?;
                 return Ok(None);
             };
             let header = hit.header();
@@ -329,7 +330,7 @@ impl<'a, P: Patience> ReadPoint<'a, P> {
         }
         if engine.commit_log.is_relied_on(found.seq) {
             P::would_wait()?;
-            engine.commit_log.pass();
+            engine.commit_log.wait_for_commit();
             return Ok(None);
         }
         if !Arc::ptr_eq(&self.read_state, &state.read_state()) {
@@ -347,7 +348,7 @@ impl<'a, P: Patience> ReadPoint<'a, P> {
 
     /// After nothing was found: a follower waits until all read states are replaced, if some are.
     #[inline]
-    pub(super) fn pass_switch(&self) -> Result<(), P::Failure> {
+    pub(super) fn wait_for_catch_up(&self) -> Result<(), P::Failure> {
         match self.engine.follower {
             None => Ok(()),
             Some(_) => self.state.settings_for::<P>().map(drop),
@@ -392,7 +393,7 @@ impl Engine {
     pub(in crate::engine) fn wait_if_relied_on(&self, seq: Seq) -> bool {
         let is_relied_on = self.commit_log.is_relied_on(seq);
         if is_relied_on {
-            self.commit_log.pass();
+            self.commit_log.wait_for_commit();
         }
         is_relied_on
     }
@@ -482,7 +483,7 @@ impl Cursor for Source {
     }
 
     #[inline(always)]
-    fn head(&self) -> Head<'_> {
+    fn head(&self) -> KeyPosition<'_> {
         each!(self, cursor => cursor.head())
     }
 
@@ -492,26 +493,26 @@ impl Cursor for Source {
     }
 
     #[inline]
-    fn hold_lane(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> bool {
-        each!(self, cursor => cursor.hold_lane(ask, lent))
+    fn hold_uniform_block(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> bool {
+        each!(self, cursor => cursor.hold_uniform_block(ask, lent))
     }
 
-    fn stretch(&self, ask: &Ask<'_>) -> Option<Stretch> {
-        each!(self, cursor => cursor.stretch(ask))
-    }
-
-    #[inline]
-    fn lane(&self) -> Option<(Lane<'_>, usize)> {
-        each!(self, cursor => cursor.lane())
+    fn block_slice(&self, ask: &Ask<'_>) -> Option<BlockSlice> {
+        each!(self, cursor => cursor.block_slice(ask))
     }
 
     #[inline]
-    fn stand_in_lane(&mut self, at: usize) {
-        each!(self, cursor => cursor.stand_in_lane(at));
+    fn uniform_block(&self) -> Option<(UniformBlock<'_>, usize)> {
+        each!(self, cursor => cursor.uniform_block())
     }
 
-    fn seq_in_lane(&self, at: usize) -> Seq {
-        each!(self, cursor => cursor.seq_in_lane(at))
+    #[inline]
+    fn stand_in_uniform_block(&mut self, at: usize) {
+        each!(self, cursor => cursor.stand_in_uniform_block(at));
+    }
+
+    fn seq_in_uniform_block(&self, at: usize) -> Seq {
+        each!(self, cursor => cursor.seq_in_uniform_block(at))
     }
 
     fn lend_one(&self, lent: &mut Lent) -> Result<()> {

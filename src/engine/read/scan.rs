@@ -7,8 +7,8 @@
 //! What is certain of many records at once is kept in a view ([`CertainView`]) of a moment that is later than now by
 //! [`HOLDS_MILLIS`]. A step uses the same view as the one before, as long as that moment has not come and the settings are
 //! the same: it reads the clock, then the version of the settings, and what it returns is as of then. Under that view an
-//! iterator takes items out of a stretch (data/stretch.rs). Its two ends do not know of each other's: when the back passes
-//! a key, the stretch of the front ends.
+//! iterator takes items out of a slice (data/block_slice.rs). Its two ends do not know of each other's: when the back
+//! passes a key, the slice of the front ends.
 
 mod lending;
 
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::base::sync::Mutex;
 use crate::base::{Result, Seq, Timestamp, Wait};
 use crate::catalog::Run;
-use crate::data::bare_ranges::{BareRanges, Found, after};
+use crate::data::bare_ranges::{BareRange, BareRanges, after};
 use crate::data::batch::KeyRange;
 use crate::data::cursor::Seek;
 use crate::data::item::Item;
@@ -68,7 +68,7 @@ impl ReadPoint<'_, Wait> {
 impl Engine {
     /// Remembers where a scan at `max` found no item, unless writers are in its way.
     #[cold]
-    fn note_bare(&self, state: &ContainerState, found: &Found, max: Seq) {
+    fn note_bare(&self, state: &ContainerState, found: &BareRange, max: Seq) {
         // What a follower takes in is not noted one by one.
         if self.follower.is_some() || state.bare().learn(found, max).is_empty() {
             return;
@@ -171,7 +171,7 @@ impl Holder for Progress {
             ..
         }) = self.walks.take()
         {
-            front.end_stretch(&mut self.left.front);
+            front.end_slice(&mut self.left.front);
         }
     }
 }
@@ -211,8 +211,8 @@ pub struct Scan {
     items: u64,
     /// How many calls have lent.
     calls: u64,
-    /// Whether the front was in a stretch after the last step.
-    in_stretch: bool,
+    /// Whether the front was in a slice after the last step.
+    in_slice: bool,
     /// What is known to be shown, as long as it holds.
     view: CertainView,
     /// The version of the settings in that view; [`NO_VERSION`] at first.
@@ -230,7 +230,7 @@ const STEP_WORTH: u64 = 6;
 
 /// What it is worth to pass a dead record no more: some 20 ns.
 const PASS_WORTH: u64 = 6;
-/// The same for a dead record between items, which ends a stretch: 1 us.
+/// The same for a dead record between items, which ends a slice: 1 us.
 const STOP_WORTH: u64 = 300;
 /// The same for an item that need not be decided about alone any more, where range deletes lie between items: 400 ns.
 const DECISION_WORTH: u64 = 100;
@@ -291,7 +291,7 @@ impl Scan {
             lead,
             items: 0,
             calls: 0,
-            in_stretch: false,
+            in_slice: false,
             engine: engine.clone(),
         }
     }
@@ -335,17 +335,17 @@ impl Scan {
         self.view_holds(now).then_some(now)
     }
 
-    /// The next item from the front, if it is in a stretch that holds. On `None` the caller takes a [`Scan::step`].
+    /// The next item from the front, if it is in a slice that holds. On `None` the caller takes a [`Scan::step`].
     /// Inlined, so that the item is constructed where the caller wants it.
     #[inline(always)]
     pub fn take(&mut self) -> Option<Item> {
-        if !self.in_stretch {
+        if !self.in_slice {
             return None;
         }
         let moment = self.moment_of_the_view()?.before(self.lead);
         let Progress { walks, .. } = &mut *self.progress.lock();
-        let stretch = walks.as_mut()?.front.as_mut()?.stretch(&self.view)?;
-        let item = stretch.take(&self.view.later.settings, moment)?;
+        let slice = walks.as_mut()?.front.as_mut()?.block_slice(&self.view)?;
+        let item = slice.take(&self.view.later.settings, moment)?;
         self.items += 1;
         Some(item)
     }
@@ -390,7 +390,7 @@ impl Scan {
         let mut check = ExpiryCheck::new(&view.later, &mut self.settled, moment, read);
         self.items += 1;
         let item = walks.next(left, forward, &mut check, view);
-        self.in_stretch = walks.front.as_ref().is_some_and(Walk::has_stretch);
+        self.in_slice = walks.front.as_ref().is_some_and(Walk::has_slice);
         if walks.have_found(forward)
             && let Some(found) = walks.take_found(left, forward)
         {
@@ -431,7 +431,7 @@ impl Walks {
 
     /// Where one end found no item among many records, if it did since this was last called.
     #[cold]
-    fn take_found(&mut self, left: &Left, forward: bool) -> Option<Found> {
+    fn take_found(&mut self, left: &Left, forward: bool) -> Option<BareRange> {
         let walk = match forward {
             true => self.front.as_mut(),
             false => self.back.as_deref_mut(),

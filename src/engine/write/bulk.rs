@@ -364,7 +364,7 @@ impl Engine {
         }
         let loaded = SettingsChange::Loaded(built.stamp);
         let settings = settings.after(loaded, self.clock.read().settled, built.seq);
-        let settings = state.as_needed(settings, self.snapshots.oldest());
+        let settings = state.prune_commands(settings, self.snapshots.oldest());
         state.check_standing(&loaded, &settings)?;
         Ok(Some(settings))
     }

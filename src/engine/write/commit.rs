@@ -34,23 +34,23 @@ use crate::data::batch::{KeyRange, Op, Relogged};
 use crate::data::write::{Outcome, Written};
 use crate::engine::Engine;
 use crate::engine::options::Durability;
+use crate::engine::parts::commit_dependency::Relying;
 use crate::engine::parts::commit_log::CommitState;
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::read_states::Missing;
-use crate::engine::parts::relied::Relying;
 use crate::engine::parts::scheduler::Thread;
 use crate::engine::parts::state::ContainerState;
 use crate::engine::write::observed::{Changed, Fault, Moment, Observed};
 use crate::engine::write::prepared::Prepared;
 use crate::engine::write::settings::SettingsChanges;
 use crate::engine::write::writes::{Writes, weight};
-use crate::env::Reading;
+use crate::env::ClockReading;
 use crate::mem::{Memtable, room_for};
 use crate::wal::{FrameHeader, FrameKind, Position};
 
 /// A write that holds the commit lock and has its time.
 pub(in crate::engine) struct Stamped<'a> {
-    pub reading: Reading,
+    pub reading: ClockReading,
     /// Dropped before the lock is, because the next write under the lock will rely on another version.
     _relying: Option<Relying<'a>>,
     pub commit: MutexGuard<'a, CommitState>,
@@ -495,7 +495,7 @@ impl Engine {
         }
         match self.options.durability {
             // The write becomes visible before it releases the lock.
-            Durability::Buffered => self.commit_log.pass(),
+            Durability::Buffered => self.commit_log.wait_for_commit(),
             Durability::Sync => self.sync()?,
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::{ContainerId, Error, Quota, Result, Seq, Timestamp};
-use crate::catalog::{Change, ContainerRecord, Version};
+use crate::catalog::{Change, ContainerRecord, ContainerVersion};
 use crate::engine::Engine;
 use crate::engine::options::ContainerOptions;
 use crate::engine::parts::commit_log::Basis;
@@ -39,7 +39,7 @@ impl Engine {
         }
         let settings = changing.settings();
         let settings = settings.after(change, reading.settled, seq);
-        let settings = state.as_needed(settings, self.snapshots.oldest());
+        let settings = state.prune_commands(settings, self.snapshots.oldest());
         state.check_standing(&change, &settings)?;
         let changes = vec![Change::Settings(state.id(), settings.clone(), seq)];
         self.edit(&mut self.catalog.edit(), basis, changes, reading.settled)?;
@@ -112,7 +112,7 @@ impl Engine {
         drop(manifest);
         let state = Arc::new(ContainerState::new(
             &record,
-            Version::default(),
+            ContainerVersion::default(),
             self.pool.clone(),
         ));
         self.containers.insert(&state);

@@ -39,35 +39,35 @@ use crate::expiry::{Expire, ExpiryView, SettingsChange};
 
 /// What a quota is of.
 #[derive(Clone, Copy)]
-enum Limited<'a> {
+enum QuotaScope<'a> {
     Container(&'a Arc<ContainerState>),
     Database,
 }
 
-impl Limited<'_> {
+impl QuotaScope<'_> {
     /// Whether a write to this container counts.
     fn holds(self, container: ContainerId) -> bool {
         match self {
-            Limited::Container(state) => state.id() == container,
-            Limited::Database => true,
+            QuotaScope::Container(state) => state.id() == container,
+            QuotaScope::Database => true,
         }
     }
 
     /// How many bytes are added, if nothing is replaced.
-    fn weight(self, coming: &Coming<'_>) -> u64 {
+    fn weight(self, coming: &PendingWrites<'_>) -> u64 {
         match coming {
-            Coming::Ops(ops) => {
+            PendingWrites::Ops(ops) => {
                 let own = ops.iter().filter(|op| self.holds(op.container()));
                 own.map(weight).sum()
             }
-            Coming::Load { state, weight, .. } if self.holds(state.id()) => *weight,
-            Coming::Load { .. } => 0,
+            PendingWrites::Load { state, weight, .. } if self.holds(state.id()) => *weight,
+            PendingWrites::Load { .. } => 0,
         }
     }
 }
 
 /// What is to be written.
-enum Coming<'a> {
+enum PendingWrites<'a> {
     /// Writes of one call.
     Ops(&'a [Op<'a>]),
     /// A bulk load.
@@ -81,13 +81,13 @@ enum Coming<'a> {
 }
 
 /// By how much writes would make live bytes grow.
-struct Growth {
+struct LiveGrowth {
     weight: u64,
     /// When what they replace would have ended, and its bytes.
     replaces: Vec<(Timestamp, u64)>,
 }
 
-impl Growth {
+impl LiveGrowth {
     fn bytes(&self) -> u64 {
         self.bytes_after(Timestamp(0))
     }
@@ -125,7 +125,7 @@ impl Engine {
             return Ok(Charge::NONE);
         }
         let states = std::slice::from_ref(state);
-        let ops = Coming::Ops(std::slice::from_ref(op));
+        let ops = PendingWrites::Ops(std::slice::from_ref(op));
         self.charge::<P>(states, &ops)
     }
 
@@ -139,7 +139,7 @@ impl Engine {
             return Ok(Charge::NONE);
         }
         let ops: Vec<_> = Ops::new(payload).flatten().collect();
-        self.charge::<P>(states, &Coming::Ops(&ops))
+        self.charge::<P>(states, &PendingWrites::Ops(&ops))
     }
 
     /// Charges a bulk load with these runs, whose records weigh so much.
@@ -149,7 +149,7 @@ impl Engine {
         weight: u64,
         runs: &[Arc<Run>],
     ) -> Result<Charge<'a>> {
-        let load = Coming::Load {
+        let load = PendingWrites::Load {
             state,
             weight,
             runs,
@@ -168,14 +168,14 @@ impl Engine {
     fn charge<'a, P: Patience>(
         &'a self,
         states: &'a [Arc<ContainerState>],
-        coming: &Coming<'_>,
+        coming: &PendingWrites<'_>,
     ) -> Result<Charge<'a>, P::Failure> {
         let mut charge = Charge::default();
         // All in one order: who waits for what is in flight holds only charges that nobody before it waits for.
         let mut ordered: Vec<_> = states.iter().collect();
         ordered.sort_unstable_by_key(|state| state.id());
-        let containers = ordered.into_iter().map(Limited::Container);
-        for of in containers.chain([Limited::Database]) {
+        let containers = ordered.into_iter().map(QuotaScope::Container);
+        for of in containers.chain([QuotaScope::Database]) {
             let (allowance, bytes) = (self.allowance_of(of), of.weight(coming));
             if allowance.is_limited() && bytes > 0 {
                 let bytes = match allowance.take(bytes) {
@@ -191,22 +191,22 @@ impl Engine {
         Ok(charge)
     }
 
-    fn allowance_of<'a>(&'a self, of: Limited<'a>) -> &'a Allowance {
+    fn allowance_of<'a>(&'a self, of: QuotaScope<'a>) -> &'a Allowance {
         match of {
-            Limited::Container(state) => state.allowance(),
-            Limited::Database => &self.allowance,
+            QuotaScope::Container(state) => state.allowance(),
+            QuotaScope::Database => &self.allowance,
         }
     }
 
-    fn states_of(&self, of: Limited<'_>) -> Vec<Arc<ContainerState>> {
+    fn states_of(&self, of: QuotaScope<'_>) -> Vec<Arc<ContainerState>> {
         match of {
-            Limited::Container(state) => vec![state.clone()],
-            Limited::Database => self.containers.all(),
+            QuotaScope::Container(state) => vec![state.clone()],
+            QuotaScope::Database => self.containers.all(),
         }
     }
 
     /// Charges writes for which there is no slack: how many bytes.
-    fn make_room(&self, of: Limited<'_>, coming: &Coming<'_>, bytes: u64) -> Result<u64> {
+    fn make_room(&self, of: QuotaScope<'_>, coming: &PendingWrites<'_>, bytes: u64) -> Result<u64> {
         let allowance = self.allowance_of(of);
         let mut known = allowance.known();
         // Others write meanwhile.
@@ -224,8 +224,8 @@ impl Engine {
                 return Ok(bytes);
             }
             let growth = match coming {
-                Coming::Ops(ops) => self.growth(of, ops)?,
-                Coming::Load { state, runs, .. } => Growth {
+                PendingWrites::Ops(ops) => self.growth(of, ops)?,
+                PendingWrites::Load { state, runs, .. } => LiveGrowth {
                     weight: self.added_by_load(state, runs),
                     replaces: vec![],
                 },
@@ -249,7 +249,7 @@ impl Engine {
     }
 
     /// An estimate of live bytes at this moment.
-    fn live_bytes(&self, of: Limited<'_>, known: &mut Option<Known>) -> u64 {
+    fn live_bytes(&self, of: QuotaScope<'_>, known: &mut Option<Known>) -> u64 {
         let (mark, at) = (self.mark_of(of), self.now());
         let stands = |known: &Known| known.mark == mark && (known.at..known.until).contains(&at);
         if let Some(known) = known.filter(stands) {
@@ -268,17 +268,17 @@ impl Engine {
     }
 
     /// Rises with each write, and differs after each change of settings.
-    fn mark_of(&self, of: Limited<'_>) -> (Seq, u64) {
+    fn mark_of(&self, of: QuotaScope<'_>) -> (Seq, u64) {
         let settings = |states: &[Arc<ContainerState>]| {
             states.iter().map(|state| state.settings_version()).sum()
         };
         match of {
-            Limited::Container(state) => (state.last_write(), state.settings_version()),
-            Limited::Database => (self.commit_log.latest(), settings(&self.containers.all())),
+            QuotaScope::Container(state) => (state.last_write(), state.settings_version()),
+            QuotaScope::Database => (self.commit_log.latest(), settings(&self.containers.all())),
         }
     }
 
-    fn look_at(&self, of: Limited<'_>) -> Vec<LiveEstimate> {
+    fn look_at(&self, of: QuotaScope<'_>) -> Vec<LiveEstimate> {
         let states = self.states_of(of).into_iter();
         let estimates = states.map(|state| LiveEstimate {
             read_state: state.pin(),
@@ -289,14 +289,14 @@ impl Engine {
     }
 
     /// The last write to a key counts, less what is live there now. A range delete of the same batch is left out.
-    fn growth(&self, of: Limited<'_>, ops: &[Op<'_>]) -> Result<Growth> {
+    fn growth(&self, of: QuotaScope<'_>, ops: &[Op<'_>]) -> Result<LiveGrowth> {
         let (states, mut after) = (self.states_of(of), HashMap::new());
         for op in ops.iter().filter(|op| of.holds(op.container())) {
             if let Op::Put { key, .. } | Op::Delete { key, .. } = *op {
                 after.insert((op.container(), key), weight(op));
             }
         }
-        let mut growth = Growth {
+        let mut growth = LiveGrowth {
             weight: 0,
             replaces: vec![],
         };
@@ -329,7 +329,7 @@ impl Engine {
 
     /// Expires what ends soonest, until so many bytes more fit with some to spare. False: not even all that has an end
     /// would do, and nothing was expired.
-    fn expire_soonest(&self, of: Limited<'_>, limit: u64, growth: &Growth) -> Result<bool> {
+    fn expire_soonest(&self, of: QuotaScope<'_>, limit: u64, growth: &LiveGrowth) -> Result<bool> {
         let (seen, now) = (self.look_at(of), self.now());
         let mut ends: Vec<Timestamp> = seen.iter().flat_map(LiveEstimate::ends).collect();
         ends.retain(|end| (now.after(1)..Timestamp::MAX).contains(end));
@@ -376,10 +376,10 @@ impl Engine {
     }
 
     #[cold]
-    fn quota_full(&self, of: Limited<'_>, limit: u64, live: u64) -> Error {
+    fn quota_full(&self, of: QuotaScope<'_>, limit: u64, live: u64) -> Error {
         let name = match of {
-            Limited::Container(state) => Some(state.name().to_owned()),
-            Limited::Database => None,
+            QuotaScope::Container(state) => Some(state.name().to_owned()),
+            QuotaScope::Database => None,
         };
         let frees_at = frees_at(&self.look_at(of), self.now());
         Error::QuotaFull {

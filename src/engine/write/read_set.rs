@@ -61,7 +61,7 @@ impl ReadSet {
     /// Nothing was read yet; begins now.
     pub fn new(engine: &Engine) -> ReadSet {
         let reading = engine.clock.read();
-        engine.commit_log.pass();
+        engine.commit_log.wait_for_commit();
         // What cannot be synced is never seen.
         let _ = engine.make_visible(engine.commit_log.latest());
         let pin = Arc::new(engine.snapshot());

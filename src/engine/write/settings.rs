@@ -18,7 +18,7 @@ use crate::engine::parts::catalog::LoggedSettings;
 use crate::engine::parts::settings_cell::Changing;
 use crate::engine::parts::state::ContainerState;
 use crate::engine::write::observed::{Moment, Observed};
-use crate::env::Reading;
+use crate::env::ClockReading;
 use crate::expiry::Settings;
 use crate::wal::Position;
 
@@ -55,7 +55,7 @@ impl<'a> SettingsChanges<'a> {
         &mut self,
         engine: &Engine,
         observed: &Observed<'_>,
-        reading: &Reading,
+        reading: &ClockReading,
         moment: &Moment,
     ) -> Result<()> {
         if reading.unsettled {
@@ -115,6 +115,6 @@ impl<'a> SettingsChanges<'a> {
 impl Change<'_> {
     fn needed(&self, engine: &Engine, settings: &Settings) -> Settings {
         self.state
-            .as_needed(settings.clone(), engine.snapshots.oldest())
+            .prune_commands(settings.clone(), engine.snapshots.oldest())
     }
 }

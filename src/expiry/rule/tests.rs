@@ -69,7 +69,7 @@ fn settings_read_back() {
         };
         let mut bytes = vec![];
         settings.encode(&mut bytes);
-        let mut reader = Reader::new(&bytes);
+        let mut reader = ByteReader::new(&bytes);
         assert_eq!(Settings::decode(&mut reader), Ok(settings));
         assert!(reader.is_empty());
     }

@@ -1,9 +1,9 @@
-//! The lane of a cursor's block: all its records, or none, are certain to be shown.
+//! The uniform block of a cursor's block: all its records, or none, are certain to be shown.
 
 use super::TableCursor;
+use crate::data::block_slice::BlockSlice;
 use crate::data::lent::{Ask, CertainView, Lent};
-use crate::data::stretch::Stretch;
-use crate::table::lane::Alike;
+use crate::table::uniform_block::Alike;
 
 impl TableCursor {
     /// Whether the records of the current block are alike, and all are certainly shown. Then `lent` holds its body.
@@ -47,7 +47,7 @@ impl TableCursor {
 
     /// The items behind the current one in the current block, if all its records are certainly shown and the fields of
     /// their headers are in one word.
-    pub(super) fn certain_stretch(&self, ask: &Ask<'_>) -> Option<Stretch> {
+    pub(super) fn certain_slice(&self, ask: &Ask<'_>) -> Option<BlockSlice> {
         let loaded = self.loaded();
         let block = loaded.layout.block(&loaded.body);
         let alike = loaded.alike.unwrap_or_else(|| Alike::of(&block))?;
@@ -55,13 +55,13 @@ impl TableCursor {
             return None;
         }
         let headers = block.packing.in_one_word()?;
-        let lane = (alike.shape, headers.of_lane(&alike.uniform));
-        Stretch::behind(self.at, &loaded.body, lane, ask)
+        let block = (alike.shape, headers.of_uniform_block(&alike.uniform));
+        BlockSlice::behind(self.at, &loaded.body, block, ask)
     }
 
-    /// Called when it stands in its lane, which may be that of a stretch: nobody has asked for it then.
+    /// Called when it stands in its uniform block, which may be that of a slice: nobody has asked for it then.
     #[inline]
-    pub(super) fn know_lane(&mut self) {
+    pub(super) fn know_uniform_block(&mut self) {
         if let Some(loaded) = &mut self.loaded
             && loaded.alike.is_none()
         {

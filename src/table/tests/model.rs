@@ -8,7 +8,7 @@ use crate::data::cursor::{Cursor, DeadSpan, Position, Seek};
 use crate::expiry::ExpiryView;
 use crate::table::RunCursor;
 
-/// Sorted records with stretches that are dead under [`view`], keys that share much and little, and sometimes many
+/// Sorted records with spans that are dead under [`view`], keys that share much and little, and sometimes many
 /// versions, a long key or a large value.
 fn records(random: &mut Random, keys: usize) -> Vec<Record> {
     let mut all: Vec<Vec<u8>> = (0..keys).map(|_| key(random)).collect();

@@ -14,9 +14,9 @@ pub const NOW: u64 = 1_767_225_600_000;
 pub const DB: &str = "/db";
 
 /// A container and a key.
-pub type Place = (String, Vec<u8>);
+pub type ContainerKey = (String, Vec<u8>);
 /// What can be read.
-pub type State = BTreeMap<Place, Vec<u8>>;
+pub type State = BTreeMap<ContainerKey, Vec<u8>>;
 
 /// A disk, and what the database on it may say.
 pub struct Image {
@@ -25,7 +25,7 @@ pub struct Image {
     pub folder: PathBuf,
     pub now: u64,
     /// Every key that ever was.
-    pub places: BTreeSet<Place>,
+    pub places: BTreeSet<ContainerKey>,
     /// The last one is the whole truth; an earlier one may be left when the end of the log is lost.
     pub states: Vec<State>,
     /// Every state there was, without what has expired since or lay in a container that was dropped: nothing else may come
@@ -52,7 +52,7 @@ pub struct Author {
     clock: ManualClock,
     pub disk: Sim,
     pub now: u64,
-    pub places: BTreeSet<Place>,
+    pub places: BTreeSet<ContainerKey>,
     pub states: Vec<State>,
     pub history: Vec<State>,
     pub images: Vec<Image>,
@@ -112,7 +112,8 @@ impl Author {
 
     /// These have expired, or their container was dropped.
     pub fn gone(&mut self, container: &str, prefix: &str) {
-        let stays = |place: &Place| place.0 != container || !place.1.starts_with(prefix.as_bytes());
+        let stays =
+            |place: &ContainerKey| place.0 != container || !place.1.starts_with(prefix.as_bytes());
         self.change(|state| state.retain(|place, _| stays(place)));
         let before = self.history.iter_mut();
         before.for_each(|state| state.retain(|place, _| stays(place)));

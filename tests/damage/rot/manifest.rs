@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebbtide::internals::{Fs, Reader, Sim, read_frame, repair_with, verify_in};
+use ebbtide::internals::{ByteReader, Fs, Sim, read_frame, repair_with, verify_in};
 use ebbtide::{ContainerOptions, DefaultTtl, Error, Reads};
 
 use super::images::{Author, DB, Image, files, image_on, images, options};
@@ -75,7 +75,7 @@ fn killed_after(edit: &'static str) -> Image {
 
 /// Where the last frame of a manifest starts.
 fn last_frame(manifest: &[u8]) -> usize {
-    let mut reader = Reader::new(manifest);
+    let mut reader = ByteReader::new(manifest);
     reader.bytes(16).unwrap();
     let mut start = 0;
     while !reader.is_empty() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ebbtide::{Compression, Container, Database, DefaultTtl, Durability, Options, Ttl};
 
-use super::{Config, Engine, Life, Own, See, SeeMany, Transfer};
+use super::{Config, Engine, Life, OwnFigures, See, SeeMany, Transfer};
 use crate::Result;
 
 struct Ebbtide {
@@ -122,10 +122,10 @@ impl Engine for Ebbtide {
         Ok(self.db.compact()?)
     }
 
-    fn own(&self) -> Own {
+    fn own(&self) -> OwnFigures {
         let stats = self.db.stats();
         let lag = &stats.reclaim_lag;
-        Own {
+        OwnFigures {
             written_bytes: Some(stats.bytes_logged + stats.bytes_flushed + stats.bytes_merged),
             expired_bytes: Some(stats.expired_bytes),
             log_and_tables: Some((stats.log_bytes, stats.table_bytes)),

@@ -19,7 +19,7 @@ use fjall::{
     OptimisticTxKeyspace, PersistMode, Readable,
 };
 
-use super::{Config, Engine, Life, Own, See, SeeMany, Transfer, stamped};
+use super::{Config, Engine, Life, OwnFigures, See, SeeMany, Transfer, stamped};
 use crate::Result;
 use crate::book::wall_ms;
 
@@ -150,8 +150,8 @@ impl Engine for Fjall {
         Ok(self.items.major_compact()?)
     }
 
-    fn own(&self) -> Own {
-        Own::default()
+    fn own(&self) -> OwnFigures {
+        OwnFigures::default()
     }
 
     fn close(self: Box<Self>) -> Result<()> {

@@ -11,7 +11,7 @@ use std::path::Path;
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, WithTls};
 
-use super::{Config, Engine, Life, Own, See, SeeMany, Transfer, stamped};
+use super::{Config, Engine, Life, OwnFigures, See, SeeMany, Transfer, stamped};
 use crate::Result;
 
 /// The map is a multiple of this, which every page size divides.
@@ -107,8 +107,8 @@ impl Engine for Lmdb {
         Ok(())
     }
 
-    fn own(&self) -> Own {
-        Own::default()
+    fn own(&self) -> OwnFigures {
+        OwnFigures::default()
     }
 
     fn close(self: Box<Self>) -> Result<()> {

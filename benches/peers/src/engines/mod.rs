@@ -53,7 +53,7 @@ pub struct Life {
 
 /// An engine's own figures.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Own {
+pub struct OwnFigures {
     /// Bytes written since it was opened, log included.
     pub written_bytes: Option<u64>,
     /// Bytes of expired items still on disk.
@@ -123,7 +123,7 @@ pub trait Engine: Send + Sync {
     /// The engine's own full compaction, if it has one.
     fn quiesce(&mut self) -> Result<()>;
     /// The engine's own figures.
-    fn own(&self) -> Own;
+    fn own(&self) -> OwnFigures;
     /// Ends it.
     fn close(self: Box<Self>) -> Result<()>;
 }
@@ -219,11 +219,11 @@ impl Kind {
             Kind::Redb => redb::open(folder, config),
             Kind::Lmdb => lmdb::open(folder, config),
             #[cfg(feature = "rocksdb")]
-            Kind::Rocksdb => rocksdb::open(folder, config, rocksdb::Way::Filter),
+            Kind::Rocksdb => rocksdb::open(folder, config, rocksdb::PurgeMethod::Filter),
             #[cfg(feature = "rocksdb")]
-            Kind::RocksdbPeriodic => rocksdb::open(folder, config, rocksdb::Way::Periodic),
+            Kind::RocksdbPeriodic => rocksdb::open(folder, config, rocksdb::PurgeMethod::Periodic),
             #[cfg(feature = "rocksdb")]
-            Kind::RocksdbFifo => rocksdb::open(folder, config, rocksdb::Way::Fifo),
+            Kind::RocksdbFifo => rocksdb::open(folder, config, rocksdb::PurgeMethod::Fifo),
             #[cfg(not(feature = "rocksdb"))]
             _ => Err("built without RocksDB".into()),
         }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 
-use super::{Config, Engine, Life, Own, See, SeeMany, Transfer, stamped};
+use super::{Config, Engine, Life, OwnFigures, See, SeeMany, Transfer, stamped};
 use crate::Result;
 
 /// A killed process loses at most the writes of this time.
@@ -135,8 +135,8 @@ impl Engine for Redb {
         Ok(())
     }
 
-    fn own(&self) -> Own {
-        Own::default()
+    fn own(&self) -> OwnFigures {
+        OwnFigures::default()
     }
 
     fn close(self: Box<Self>) -> Result<()> {

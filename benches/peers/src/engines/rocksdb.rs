@@ -20,13 +20,13 @@ use rocksdb::{
     OptimisticTransactionDB, Options, WriteOptions,
 };
 
-use super::{Config, Engine, Life, Own, See, SeeMany, Transfer, stamped};
+use super::{Config, Engine, Life, OwnFigures, See, SeeMany, Transfer, stamped};
 use crate::Result;
 use crate::book::wall_ms;
 
 /// How it gets rid of what expired.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum PurgeMethod {
     Filter,
     Periodic,
     Fifo,
@@ -42,18 +42,18 @@ struct RocksDb {
     counted: bool,
 }
 
-pub fn open(folder: &Path, config: &Config, way: Way) -> Result<Box<dyn Engine>> {
+pub fn open(folder: &Path, config: &Config, way: PurgeMethod) -> Result<Box<dyn Engine>> {
     let mut options = common(config);
     let longest = config.longest_ms.map(|ms| ms.div_ceil(1_000));
     match way {
-        Way::Filter => leveled(&mut options, config),
-        Way::Periodic => {
+        PurgeMethod::Filter => leveled(&mut options, config),
+        PurgeMethod::Periodic => {
             leveled(&mut options, config);
             let age = longest.map_or(config.reclaim_within, |l| l.min(config.reclaim_within));
             options.set_ttl(age);
             options.set_periodic_compaction_seconds(age);
         }
-        Way::Fifo => {
+        PurgeMethod::Fifo => {
             let mut fifo = FifoCompactOptions::default();
             fifo.set_max_table_files_size(1 << 40);
             options.set_compaction_style(DBCompactionStyle::Fifo);
@@ -157,18 +157,18 @@ impl Engine for RocksDb {
         Ok(())
     }
 
-    fn own(&self) -> Own {
+    fn own(&self) -> OwnFigures {
         let written = [
             Ticker::WalFileBytes,
             Ticker::FlushWriteBytes,
             Ticker::CompactWriteBytes,
         ];
         let written = written.map(|ticker| self.options.get_ticker_count(ticker));
-        Own {
+        OwnFigures {
             written_bytes: self.counted.then(|| written.iter().sum()),
             expired_bytes: None,
             runs: self.runs(),
-            ..Own::default()
+            ..OwnFigures::default()
         }
     }
 
@@ -242,8 +242,8 @@ impl Engine for Transactional {
         Ok(())
     }
 
-    fn own(&self) -> Own {
-        Own::default()
+    fn own(&self) -> OwnFigures {
+        OwnFigures::default()
     }
 
     fn close(self: Box<Self>) -> Result<()> {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use super::items::{Draws, KEY_BYTES, Key, LEFT, Values, belongs, key};
-use super::{Operation, Order, Outcome, Row, Way};
+use super::{Operation, Order, Outcome, Row, ScanMethod};
 use crate::Result;
 use crate::book::wall_ms;
 use crate::engines::{Config, Engine, Life, See, SeeMany, Transfer};
@@ -388,9 +388,9 @@ impl<'a> Worker<'a> {
             }
         };
         match self.order.row.way() {
-            Way::Given => self.engine.scan(from, most, self.now_ms(), see)?,
-            Way::Lent => self.engine.lend(from, most, self.now_ms(), see)?,
-            Way::Chunks => self.engine.lend_chunks(from, most, self.now_ms(), see)?,
+            ScanMethod::Given => self.engine.scan(from, most, self.now_ms(), see)?,
+            ScanMethod::Lent => self.engine.lend(from, most, self.now_ms(), see)?,
+            ScanMethod::Chunks => self.engine.lend_chunks(from, most, self.now_ms(), see)?,
         }
         answers.wrong += wrong;
         answers.right += seen - wrong;
@@ -401,7 +401,7 @@ impl<'a> Worker<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engines::{Kind, Own};
+    use crate::engines::{Kind, OwnFigures};
     use crate::rows::Scale;
 
     /// Answers what it is told to.
@@ -438,8 +438,8 @@ mod tests {
             Ok(())
         }
 
-        fn own(&self) -> Own {
-            Own::default()
+        fn own(&self) -> OwnFigures {
+            OwnFigures::default()
         }
 
         fn close(self: Box<Self>) -> Result<()> {

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::engines::{Kind, Own};
+use crate::engines::{Kind, OwnFigures};
 use crate::latency::Tail;
 use crate::summary::Answers;
 
@@ -115,7 +115,7 @@ pub enum Operation {
 
 /// How a scan shows its items, where an engine has several ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ScanMethod {
     /// By an iterator that gives them.
     Given,
     /// By a callback that they are lent to.
@@ -195,11 +195,11 @@ impl Row {
     }
 
     /// How its scans show items.
-    pub fn way(self) -> Way {
+    pub fn way(self) -> ScanMethod {
         match self {
-            Row::Lent | Row::LentAll | Row::LentRuns | Row::LentAllRuns => Way::Lent,
-            Row::Chunks | Row::ChunksAll => Way::Chunks,
-            _ => Way::Given,
+            Row::Lent | Row::LentAll | Row::LentRuns | Row::LentAllRuns => ScanMethod::Lent,
+            Row::Chunks | Row::ChunksAll => ScanMethod::Chunks,
+            _ => ScanMethod::Given,
         }
     }
 
@@ -313,7 +313,7 @@ pub struct Outcome {
     /// Cores that other processes, or the machine's host, used meanwhile.
     pub other_cores: f64,
     /// The engine's own figures after it.
-    pub own: Own,
+    pub own: OwnFigures,
 }
 
 impl Outcome {

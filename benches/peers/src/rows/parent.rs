@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// The rows and engines to run.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct RowsPlan {
     /// Which engines.
     pub engines: Vec<Kind>,
     /// Which rows.
@@ -34,7 +34,7 @@ pub struct Plan {
     pub out: PathBuf,
 }
 
-impl Plan {
+impl RowsPlan {
     /// The rows with their threads, in the order in which they are worked: the first fills, so it is always there.
     fn steps(&self) -> Vec<(Row, u32)> {
         let mut rows = self.rows.clone();
@@ -58,7 +58,7 @@ impl Plan {
 }
 
 /// Works them all; how much went wrong.
-pub fn work(plan: &Plan) -> Result<u64> {
+pub fn work(plan: &RowsPlan) -> Result<u64> {
     let unfit = |kind: &&Kind| !(kind.is_there() && kind.takes_any_order());
     if let Some(unfit) = plan.engines.iter().find(unfit) {
         let name = unfit.name();

@@ -17,7 +17,7 @@ pub enum Fault {
 }
 
 #[derive(Default)]
-struct Plan {
+struct FaultPlan {
     /// Operations from now to the fault, and which.
     fault: Option<(u64, Fault)>,
     has_failed: bool,
@@ -28,7 +28,7 @@ struct Plan {
 #[derive(Clone)]
 pub struct Watched {
     store: Arc<Folder>,
-    plan: Arc<Mutex<Plan>>,
+    plan: Arc<Mutex<FaultPlan>>,
 }
 
 impl Watched {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Home, Place};
+use super::{ContainerArgs, Home};
 
 #[derive(Args)]
 pub struct Changes {
@@ -31,7 +31,7 @@ pub struct Changes {
 #[derive(Args)]
 pub struct Export {
     #[command(flatten)]
-    pub place: Place,
+    pub place: ContainerArgs,
     /// Replaced when all is written, and left as it is by an export that fails; without it, or by -, standard output
     #[arg(value_name = "FILE.jsonl")]
     pub file: Option<PathBuf>,

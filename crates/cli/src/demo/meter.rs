@@ -14,7 +14,7 @@ pub struct Meter {
 
 /// The figures of a [`Meter`] at one moment.
 #[derive(Clone)]
-pub struct Reading {
+pub struct MeterSample {
     pub puts: u64,
     pub gets: u64,
     took: Times,
@@ -39,8 +39,8 @@ impl Meter {
         self.took.count(took);
     }
 
-    pub fn read(&self) -> Reading {
-        Reading {
+    pub fn read(&self) -> MeterSample {
+        MeterSample {
             puts: self.puts.load(Ordering::Relaxed),
             gets: self.gets.load(Ordering::Relaxed),
             took: self.took.read(),
@@ -48,10 +48,10 @@ impl Meter {
     }
 }
 
-impl Reading {
+impl MeterSample {
     /// The difference to an earlier reading.
-    pub fn since(&self, earlier: &Reading) -> Reading {
-        Reading {
+    pub fn since(&self, earlier: &MeterSample) -> MeterSample {
+        MeterSample {
             puts: self.puts - earlier.puts,
             gets: self.gets - earlier.gets,
             took: self.took.since(&earlier.took),

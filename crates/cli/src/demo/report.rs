@@ -7,7 +7,7 @@ use std::time::Duration;
 use ebbtide::Stats;
 use serde_json::{Value, json};
 
-use super::meter::Reading;
+use super::meter::MeterSample;
 use super::{GRACE, OPERATIONS_A_SECOND, Scale, WORKERS, spark};
 use crate::arguments::Demo;
 use crate::failure::Outcome;
@@ -31,7 +31,7 @@ pub struct Second {
     pub at: Duration,
     pub stats: Stats,
     /// The operations since the previous line, while there is load.
-    pub load: Option<Reading>,
+    pub load: Option<MeterSample>,
 }
 
 /// The result of the demo.

@@ -8,12 +8,12 @@ fn shown(key: &[u8], value: &[u8], ttl: Ttl) -> String {
     members(key, &times(UNIX_EPOCH + NOON, ttl), value)
 }
 
-const OWN_OBJECT: Reading<'_> = Reading {
+const OWN_OBJECT: LineFormat<'_> = LineFormat {
     key: Some("id"),
     from_export: false,
 };
 
-const EXPORTED: Reading<'_> = Reading {
+const EXPORTED: LineFormat<'_> = LineFormat {
     key: Some("id"),
     from_export: true,
 };
@@ -82,7 +82,7 @@ fn what_is_no_object_is_shown_as_text() {
             format!(r#"{{"_key":"k","_ts":1772366400,"_ts_ms":1772366400999,{member}}}"#)
         );
         assert_eq!(
-            from_json(line.as_bytes(), Reading::default())
+            from_json(line.as_bytes(), LineFormat::default())
                 .unwrap()
                 .value,
             value
@@ -137,7 +137,7 @@ fn a_line_of_an_export_loses_what_export_adds() {
         (None, true),
         (Some("id"), true),
     ] {
-        let entry = from_json(line.as_bytes(), Reading { key, from_export }).unwrap();
+        let entry = from_json(line.as_bytes(), LineFormat { key, from_export }).unwrap();
         assert_eq!(
             (entry.key, entry.value),
             (b"k".to_vec(), br#"{"a":1}"#.to_vec())
@@ -151,7 +151,7 @@ fn a_line_of_an_export_loses_what_export_adds() {
         r#"{"_key":"k","_ts":7,"_ts_ms":7}"#,
         "{}",
     ] {
-        let unsaid = from_json(line.as_bytes(), Reading::default());
+        let unsaid = from_json(line.as_bytes(), LineFormat::default());
         said(
             unsaid,
             &[
@@ -406,7 +406,7 @@ proptest! {
     ) {
         let line = shown(&key, &value, ttl);
         prop_assert!(!line.contains('\n'));
-        let entry = from_json(line.as_bytes(), Reading::default()).unwrap();
+        let entry = from_json(line.as_bytes(), LineFormat::default()).unwrap();
         prop_assert_eq!(entry, Entry { key, value, ttl });
     }
 
@@ -417,9 +417,9 @@ proptest! {
         values(),
     ]) {
         for from_export in [false, true] {
-            if let Ok(entry) = from_json(&line, Reading { key: Some("a"), from_export }) {
+            if let Ok(entry) = from_json(&line, LineFormat { key: Some("a"), from_export }) {
                 let again = shown(&entry.key, &entry.value, entry.ttl);
-                prop_assert_eq!(from_json(again.as_bytes(), Reading::default()).unwrap(), entry);
+                prop_assert_eq!(from_json(again.as_bytes(), LineFormat::default()).unwrap(), entry);
             }
         }
     }

@@ -171,7 +171,7 @@ struct Run<'r> {
 
 /// The changes that a pass tells before those of keys.
 #[derive(Default)]
-struct Head {
+struct PassHead {
     rule: Option<ExpiryRule>,
     is_made: bool,
     ranges: Vec<Range>,
@@ -221,7 +221,7 @@ impl Run<'_> {
     fn pass(
         &mut self,
         mut changes: Changes,
-        head: Head,
+        head: PassHead,
         mut known: Known,
         is_all: bool,
     ) -> Result<()> {
@@ -266,8 +266,8 @@ impl Run<'_> {
 }
 
 /// Reads the changes that come before those of keys, and the first of a key.
-fn head(changes: &mut Changes) -> ebbtide::Result<Head> {
-    let mut head = Head::default();
+fn head(changes: &mut Changes) -> ebbtide::Result<PassHead> {
+    let mut head = PassHead::default();
     for change in changes {
         match change? {
             Change::Created { .. } => head.is_made = true,

@@ -61,14 +61,14 @@ pub fn details(summary: &str, body: &str, is_open: bool) -> String {
 }
 
 /// Part of a strip, from and to in thousandths of its width.
-pub struct Part {
+pub struct StripPart {
     pub from: f64,
     pub to: f64,
     pub class: &'static str,
 }
 
 /// One row of parts; `label` is what it shows, in words.
-pub fn strip(label: &str, parts: &[Part]) -> String {
+pub fn strip(label: &str, parts: &[StripPart]) -> String {
     let mut out = svg("strip", label, 10);
     for part in parts {
         let width = (part.to - part.from).max(3.0);
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn parts_are_seen_and_stay_inside() {
-        let end = Part {
+        let end = StripPart {
             from: 1_000.0,
             to: 1_000.0,
             class: "c0",

@@ -7,7 +7,7 @@ use ebbtide::{DueBucket, RunInfo};
 
 use super::facts::{Facts, Of, ratio};
 use super::film::{Fate, Frame, Kind, Picture};
-use super::html::{Part, Text, columns, details, line, name, strip, table};
+use super::html::{StripPart, Text, columns, details, line, name, strip, table};
 use super::{keys, text};
 use crate::{moment, show};
 
@@ -72,7 +72,7 @@ fn disk(facts: &Facts) -> String {
     for row in &facts.disk {
         let class = row.colour;
         let share = |bytes: u64| 1_000.0 * bytes as f64 / all.max(1) as f64;
-        parts.push(Part {
+        parts.push(StripPart {
             from: share(so_far),
             to: share(so_far + row.bytes),
             class,
@@ -235,13 +235,13 @@ fn runs(runs: &[RunInfo], facts: &Facts) -> String {
                 .unwrap_or(0.0)
                 .min(1.0);
             let middle = from + (to - from) * share;
-            parts.push(Part {
+            parts.push(StripPart {
                 from: middle,
                 to,
                 class: "live",
             });
             if share > 0.0 {
-                parts.push(Part {
+                parts.push(StripPart {
                     from,
                     to: middle,
                     class: "expired",
@@ -432,7 +432,7 @@ fn frame_picture(picture: &Picture, moment: SystemTime) -> String {
             show::bytes(run.bytes()),
             end(run.end.map(moment::of_millis), moment)
         );
-        let part = Part {
+        let part = StripPart {
             from: 0.0,
             to: 1_000.0 * run.bytes() as f64 / most as f64,
             class,

@@ -21,7 +21,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use crate::arguments::Top;
 use crate::failure::{Failure, Outcome};
 use crate::table;
-use reading::Reading;
+use reading::TopSample;
 use view::View;
 
 /// Of a frame without a terminal.
@@ -37,10 +37,10 @@ pub fn top(top: &Top, json: bool) -> Outcome {
     let title = top.dir.display().to_string();
     let every = Duration::from_millis(top.every);
     if top.once {
-        let before = Reading::of(&db, None)?;
+        let before = TopSample::of(&db, None)?;
         std::thread::sleep(every.min(Duration::from_secs(1)));
         db.catch_up()?;
-        let reading = Reading::of(&db, Some(&before))?;
+        let reading = TopSample::of(&db, Some(&before))?;
         let columns = u16::try_from(table::columns()).unwrap_or(u16::MAX);
         let frame = View::new(title).text(&reading, columns, ROWS);
         return Ok(stdout().lock().write_all(frame.as_bytes())?);
@@ -62,7 +62,7 @@ fn run(
     every: Duration,
     terminal: &mut ratatui::DefaultTerminal,
 ) -> Outcome {
-    let mut reading = Reading::of(db, None)?;
+    let mut reading = TopSample::of(db, None)?;
     let mut next = Instant::now() + every;
     loop {
         terminal.draw(|frame| view.draw(&reading, frame.area(), frame.buffer_mut()))?;
@@ -77,14 +77,14 @@ fn run(
             next = Instant::now() + every;
             if !view.is_paused {
                 db.catch_up()?;
-                reading = Reading::of(db, Some(&reading))?;
+                reading = TopSample::of(db, Some(&reading))?;
             }
         }
     }
 }
 
 /// False: it is over.
-fn act(view: &mut View, reading: &Reading, key: KeyEvent) -> bool {
+fn act(view: &mut View, reading: &TopSample, key: KeyEvent) -> bool {
     match key.code {
         KeyCode::Char('q') | KeyCode::Esc => return false,
         KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,

@@ -7,7 +7,7 @@ use ebbtide::{ContainerStats, Database, RunInfo, Stats};
 use crate::failure::Outcome;
 use crate::report::film::{Film, Frame, Written};
 
-pub struct Reading {
+pub struct TopSample {
     pub now: SystemTime,
     pub stats: Stats,
     pub last_version: u64,
@@ -41,8 +41,8 @@ pub struct Rates {
 /// So many edits are kept.
 const EDITS: usize = 40;
 
-impl Reading {
-    pub fn of(db: &Database, before: Option<&Reading>) -> Outcome<Reading> {
+impl TopSample {
+    pub fn of(db: &Database, before: Option<&TopSample>) -> Outcome<TopSample> {
         let film = Film::of(db, &str::to_owned)?;
         let written = film
             .frames
@@ -57,7 +57,7 @@ impl Reading {
             let stats = container.stats();
             containers.push(Of { name, stats, runs });
         }
-        let mut reading = Reading {
+        let mut reading = TopSample {
             now: db.now(),
             stats: db.stats(),
             last_version: db.last_version().as_u64(),
@@ -73,7 +73,7 @@ impl Reading {
 
     /// The rates since an earlier reading. A counter falls where a new manifest or log was begun: its rate is then
     /// shown as 0.
-    fn since(&self, before: &Reading) -> Rates {
+    fn since(&self, before: &TopSample) -> Rates {
         let seconds = (self.taken - before.taken).as_secs_f64().max(1e-3);
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
         let (now, then) = (&self.written, &before.written);

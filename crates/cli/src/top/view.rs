@@ -13,7 +13,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
-use super::reading::{Of, Reading};
+use super::reading::{Of, TopSample};
 use crate::{moment, show, table};
 
 /// In which order containers stand.
@@ -64,7 +64,7 @@ impl View {
         }
     }
 
-    fn sorted<'a>(&self, reading: &'a Reading) -> Vec<&'a Of> {
+    fn sorted<'a>(&self, reading: &'a TopSample) -> Vec<&'a Of> {
         let mut all: Vec<&Of> = reading.containers.iter().collect();
         let sizes = |of: &Of| (of.stats.disk_bytes, of.stats.live_bytes);
         match self.sort {
@@ -81,7 +81,7 @@ impl View {
     }
 
     /// Selects the next container, or the one before.
-    pub fn step(&mut self, reading: &Reading, by: isize) {
+    pub fn step(&mut self, reading: &TopSample, by: isize) {
         let sorted = self.sorted(reading);
         let at = self.place(&sorted).saturating_add_signed(by);
         let last = sorted.len().saturating_sub(1);
@@ -89,7 +89,7 @@ impl View {
     }
 
     /// Without a terminal.
-    pub fn text(&self, reading: &Reading, columns: u16, rows: u16) -> String {
+    pub fn text(&self, reading: &TopSample, columns: u16, rows: u16) -> String {
         let lines = self.lines(reading, columns.into(), rows.into());
         let mut text = String::new();
         for (line, _) in lines {
@@ -99,7 +99,7 @@ impl View {
         text
     }
 
-    pub fn draw(&self, reading: &Reading, area: Rect, buffer: &mut Buffer) {
+    pub fn draw(&self, reading: &TopSample, area: Rect, buffer: &mut Buffer) {
         let lines = self.lines(reading, area.width.into(), area.height.into());
         for (y, (line, style)) in (area.y..area.bottom()).zip(lines) {
             let line = format!("{line:<width$}", width = usize::from(area.width));
@@ -107,7 +107,7 @@ impl View {
         }
     }
 
-    fn lines(&self, reading: &Reading, columns: usize, rows: usize) -> Lines {
+    fn lines(&self, reading: &TopSample, columns: usize, rows: usize) -> Lines {
         let (bold, plain) = (Style::new().add_modifier(Modifier::BOLD), Style::new());
         let paused = if self.is_paused { "  PAUSED" } else { "" };
         let at = moment::date_and_time(reading.now);
@@ -199,7 +199,7 @@ impl View {
     }
 }
 
-fn amounts(reading: &Reading) -> [String; 4] {
+fn amounts(reading: &TopSample) -> [String; 4] {
     let stats = &reading.stats;
     let rates = match reading.rates {
         None => "writes -/s".to_owned(),
@@ -245,7 +245,7 @@ fn amounts(reading: &Reading) -> [String; 4] {
 }
 
 /// The runs of a container: what comes back next comes first.
-fn runs(of: Option<&Of>, reading: &Reading, room: usize) -> Vec<String> {
+fn runs(of: Option<&Of>, reading: &TopSample, room: usize) -> Vec<String> {
     let Some(of) = of else {
         return vec!["no container".to_owned()];
     };
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     /// Rows of what stands on a terminal of this size.
-    fn shown(view: &View, reading: &Reading, columns: u16, rows: u16) -> Vec<String> {
+    fn shown(view: &View, reading: &TopSample, columns: u16, rows: u16) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
         let draw = |frame: &mut ratatui::Frame<'_>| {
             view.draw(reading, frame.area(), frame.buffer_mut());
@@ -288,7 +288,7 @@ mod tests {
         (0..rows).map(|y| row(y).trim_end().to_owned()).collect()
     }
 
-    fn database() -> (tempfile::TempDir, Reading) {
+    fn database() -> (tempfile::TempDir, TopSample) {
         let folder = tempfile::tempdir().unwrap();
         let clock = ManualClock::new(1_800_000_000_000);
         let db = Options::new()
@@ -304,7 +304,7 @@ mod tests {
         }
         db.flush().unwrap();
         clock.advance(Duration::from_secs(30));
-        let reading = Reading::of(&db, None).ok().unwrap();
+        let reading = TopSample::of(&db, None).ok().unwrap();
         (folder, reading)
     }
 
@@ -374,7 +374,7 @@ mod tests {
     fn a_database_of_nothing_has_a_frame() {
         let folder = tempfile::tempdir().unwrap();
         let db = ebbtide::Database::open(folder.path()).unwrap();
-        let reading = Reading::of(&db, None).ok().unwrap();
+        let reading = TopSample::of(&db, None).ok().unwrap();
         let mut view = View::new("db".to_owned());
         view.step(&reading, 1);
         assert!(shown(&view, &reading, 80, 24).contains(&"no container".to_owned()));

@@ -65,14 +65,14 @@ fn filled(world: &World) -> SystemTime {
 }
 
 /// A part of the page.
-enum Part {
+enum PagePart {
     /// A line that stays as it is.
     Line(String),
     /// A command in a block, and the output below it.
     Command(String, String),
 }
 
-fn parts(page: &str) -> Vec<Part> {
+fn parts(page: &str) -> Vec<PagePart> {
     let mut parts = vec![];
     let mut is_block = false;
     for line in page.lines() {
@@ -80,9 +80,11 @@ fn parts(page: &str) -> Vec<Part> {
             is_block = !is_block;
         }
         match (line.strip_prefix("$ "), parts.last_mut()) {
-            (Some(command), _) => parts.push(Part::Command(command.to_owned(), String::new())),
-            (None, Some(Part::Command(_, output))) if is_block => *output += &format!("{line}\n"),
-            _ => parts.push(Part::Line(line.to_owned())),
+            (Some(command), _) => parts.push(PagePart::Command(command.to_owned(), String::new())),
+            (None, Some(PagePart::Command(_, output))) if is_block => {
+                *output += &format!("{line}\n")
+            }
+            _ => parts.push(PagePart::Line(line.to_owned())),
         }
     }
     parts
@@ -216,14 +218,14 @@ fn a_bad_week_goes_as_its_page_says() {
     let mut run = 0;
     for part in parts(&page) {
         match part {
-            Part::Line(line) => {
+            PagePart::Line(line) => {
                 for command in inline(&line) {
                     output(&world, command);
                     run += 1;
                 }
                 rewritten += &format!("{line}\n");
             }
-            Part::Command(command, shown) => {
+            PagePart::Command(command, shown) => {
                 let printed = output(&world, &moved(&command, then, filled));
                 run += 1;
                 let printed = wrapped(&moved(&printed, filled, then));

@@ -9,7 +9,7 @@ impl World {
         let mut names = self.model.containers();
         names.retain(|name| name != OWN);
         for name in &names {
-            let reader = Reader::Live(self.container(name)?);
+            let reader = ContainerView::Live(self.container(name)?);
             self.check_keys(&reader, name, u64::MAX)?;
         }
         let snapshots: Vec<String> = self.snapshots.keys().cloned().collect();
@@ -32,7 +32,7 @@ impl World {
     /// Every container, forwards and backwards.
     pub fn check_scans(&mut self) -> Result<(), String> {
         for name in self.model.containers().iter().filter(|name| *name != OWN) {
-            let reader = Reader::Live(self.container(name)?);
+            let reader = ContainerView::Live(self.container(name)?);
             self.check_scan(&reader, name, u64::MAX)?;
         }
         Ok(())
@@ -46,7 +46,7 @@ impl World {
 
     pub(super) fn check_scan(
         &mut self,
-        reader: &Reader,
+        reader: &ContainerView,
         name: &str,
         order: u64,
     ) -> Result<(), String> {
@@ -63,7 +63,7 @@ impl World {
 
     pub(super) fn check_keys(
         &mut self,
-        reader: &Reader,
+        reader: &ContainerView,
         name: &str,
         order: u64,
     ) -> Result<(), String> {
@@ -80,31 +80,31 @@ impl World {
 }
 
 /// A container, or a snapshot's view of one.
-pub(super) enum Reader {
+pub(super) enum ContainerView {
     Live(Container),
     Then(View),
 }
 
-impl Reader {
+impl ContainerView {
     pub(super) fn iter(&self, span: &Span) -> Iter {
         let (from, to) = (span.from.clone(), span.to.clone());
         match (self, span.prefix, to) {
-            (Reader::Live(c), true, _) => c.prefix(&span.from),
-            (Reader::Live(c), false, Some(to)) => c.range(from..to),
-            (Reader::Live(c), false, None) if from.is_empty() => c.iter(),
-            (Reader::Live(c), false, None) => c.range(from..),
-            (Reader::Then(v), true, _) => v.prefix(&span.from),
-            (Reader::Then(v), false, Some(to)) => v.range(from..to),
-            (Reader::Then(v), false, None) if from.is_empty() => v.iter(),
-            (Reader::Then(v), false, None) => v.range(from..),
+            (ContainerView::Live(c), true, _) => c.prefix(&span.from),
+            (ContainerView::Live(c), false, Some(to)) => c.range(from..to),
+            (ContainerView::Live(c), false, None) if from.is_empty() => c.iter(),
+            (ContainerView::Live(c), false, None) => c.range(from..),
+            (ContainerView::Then(v), true, _) => v.prefix(&span.from),
+            (ContainerView::Then(v), false, Some(to)) => v.range(from..to),
+            (ContainerView::Then(v), false, None) if from.is_empty() => v.iter(),
+            (ContainerView::Then(v), false, None) => v.range(from..),
         }
     }
 
     /// Compares all three ways to read a key.
     pub(super) fn compare(&self, key: &[u8], expected: Option<&Seen>) -> Result<(), String> {
         let (item, value, there) = match self {
-            Reader::Live(c) => (c.item(key), c.get(key), c.contains(key)),
-            Reader::Then(v) => (v.item(key), v.get(key), v.contains(key)),
+            ContainerView::Live(c) => (c.item(key), c.get(key), c.contains(key)),
+            ContainerView::Then(v) => (v.item(key), v.get(key), v.contains(key)),
         };
         let word = shorten(key);
         same(

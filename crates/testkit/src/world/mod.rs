@@ -25,7 +25,7 @@ use ebbtide::{
 };
 
 use crate::model::{
-    Expire, Given, Life, MAX_TTL, Model, Need, Part, Refused, Seen, Standard, Time, Write,
+    BatchStep, Expire, Given, Life, MAX_TTL, Model, Need, Refused, Seen, Standard, Time, Write,
 };
 use crate::op::{
     ALL, BatchOp, Bytes, Change, LoadPart, Op, Span, StepExpire, StepTtl, Wanted, duration,
@@ -38,7 +38,7 @@ mod reads;
 mod values;
 mod writes;
 
-use check::Reader;
+use check::ContainerView;
 use values::*;
 pub use values::{bounds, millis, path};
 
@@ -177,7 +177,7 @@ struct Walk {
     done: bool,
 }
 
-struct Held {
+struct HeldRead {
     value: Value,
     bytes: Bytes,
 }
@@ -195,7 +195,7 @@ pub struct World {
     containers: BTreeMap<String, Container>,
     snapshots: BTreeMap<String, (Snapshot, u64)>,
     walks: BTreeMap<String, Walk>,
-    held: Vec<Held>,
+    held: Vec<HeldRead>,
     /// The last place in the order that is certain to survive a power cut.
     synced: u64,
     /// The uptime at which the writes up to this place were acknowledged.

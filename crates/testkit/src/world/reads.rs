@@ -7,16 +7,16 @@ impl World {
         &mut self,
         snapshot: Option<&String>,
         name: &str,
-    ) -> Result<Option<(Reader, u64)>, String> {
+    ) -> Result<Option<(ContainerView, u64)>, String> {
         let Some(snapshot) = snapshot else {
-            return Ok(Some((Reader::Live(self.container(name)?), u64::MAX)));
+            return Ok(Some((ContainerView::Live(self.container(name)?), u64::MAX)));
         };
         let (taken, order) = self
             .snapshots
             .get(snapshot)
             .ok_or(format!("there is no snapshot {snapshot}"))?;
         match (taken.container(name), self.model.had(name, *order)) {
-            (Ok(view), true) => Ok(Some((Reader::Then(view), *order))),
+            (Ok(view), true) => Ok(Some((ContainerView::Then(view), *order))),
             (Err(_), false) => Ok(None),
             (Ok(_), false) => Err(format!(
                 "snapshot {snapshot} shows {name}, which was not there"
@@ -78,7 +78,7 @@ impl World {
                 self.snapshots.remove(name);
             }
             Op::Iter(name, c, span) => {
-                let iter = Reader::Live(self.container(c)?).iter(span);
+                let iter = ContainerView::Live(self.container(c)?).iter(span);
                 let (from, to) = bounds(span);
                 let walk = Walk {
                     iter,
@@ -101,7 +101,7 @@ impl World {
                     &value.as_ref().map(|v| v.to_vec()),
                     &seen.map(|seen| seen.value),
                 )?;
-                self.held.extend(value.map(|value| Held {
+                self.held.extend(value.map(|value| HeldRead {
                     bytes: value.to_vec(),
                     value,
                 }));

@@ -166,7 +166,7 @@ impl World {
     pub(super) fn add(
         &mut self,
         batch: &mut Batch,
-        parts: &mut Vec<Part>,
+        parts: &mut Vec<BatchStep>,
         op: &BatchOp,
     ) -> Result<bool, String> {
         let (c, k) = match op {
@@ -185,7 +185,7 @@ impl World {
             }
         };
         let container = self.container(&c)?;
-        let require = |need| Part::Require(c.clone(), k.clone(), need);
+        let require = |need| BatchStep::Require(c.clone(), k.clone(), need);
         match op {
             BatchOp::Put(_, _, v, ttl)
             | BatchOp::Create(_, _, v, ttl)
@@ -204,7 +204,7 @@ impl World {
                         batch.put_with_ttl(&container, &k, v, given);
                     }
                 }
-                parts.push(Part::Write(Write::Put {
+                parts.push(BatchStep::Write(Write::Put {
                     container: c,
                     key: k,
                     value: v.clone(),
@@ -214,11 +214,11 @@ impl World {
             }
             BatchOp::Touch(..) => {
                 batch.touch(&container, &k);
-                parts.push(Part::Touch(c, k));
+                parts.push(BatchStep::Touch(c, k));
             }
             BatchOp::Delete(..) => {
                 batch.delete(&container, &k);
-                parts.push(Part::Write(Write::Delete {
+                parts.push(BatchStep::Write(Write::Delete {
                     container: c,
                     key: k,
                 }));
@@ -231,7 +231,7 @@ impl World {
                 };
                 if to.as_ref().is_none_or(|to| *to > from) {
                     let container = c;
-                    parts.push(Part::Write(Write::DeleteRange {
+                    parts.push(BatchStep::Write(Write::DeleteRange {
                         container,
                         from,
                         to,
@@ -241,7 +241,7 @@ impl World {
             BatchOp::SetTtl(_, standard) => {
                 batch.set_default_ttl(&container, default_ttl(*standard));
                 let to = *standard;
-                parts.push(Part::Write(Write::SetStandard { container: c, to }));
+                parts.push(BatchStep::Write(Write::SetStandard { container: c, to }));
                 return Ok(matches!(to, Standard::After(n) if n == 0 || n > MAX_TTL));
             }
             BatchOp::ExpireItems(_, what) => {
@@ -253,7 +253,7 @@ impl World {
                     }
                     Expire::All => batch.expire_all(&container),
                 };
-                parts.push(Part::Write(Write::Expire { container: c, what }));
+                parts.push(BatchStep::Write(Write::Expire { container: c, what }));
             }
             BatchOp::Require(_, _, wanted) => {
                 let (expect, need) = self.wanted(&container, &c, &k, *wanted)?;

@@ -56,15 +56,15 @@ fn a_command_stays_while_an_earlier_read_state_needs_it() {
     let memtable = &earlier.active.memtable;
     memtable.insert(header, b"k", b"v").unwrap();
     let told = Settings::default().expire(Expire::All, Timestamp(0), Seq(3));
-    assert_eq!(states.as_needed(told.clone(), Seq::MAX), told);
+    assert_eq!(states.prune_commands(told.clone(), Seq::MAX), told);
     states.install(Missing::NOTHING, &feeds, |_| empty(&pool));
-    assert_eq!(states.as_needed(told.clone(), Seq::MAX), told);
+    assert_eq!(states.prune_commands(told.clone(), Seq::MAX), told);
     drop(earlier);
     // A reader of the changes since 2 is told of it.
-    assert_eq!(states.as_needed(told.clone(), Seq(2)), told);
+    assert_eq!(states.prune_commands(told.clone(), Seq(2)), told);
     // Settings that are only thought of leave nothing out.
     assert!(states.needed_of(&told, Seq::MAX).commands.is_empty());
     assert_eq!(states.changes_low_water(), Seq(0));
-    assert!(states.as_needed(told, Seq::MAX).commands.is_empty());
+    assert!(states.prune_commands(told, Seq::MAX).commands.is_empty());
     assert_eq!(states.changes_low_water(), Seq(3));
 }

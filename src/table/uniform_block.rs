@@ -1,4 +1,4 @@
-//! Which blocks are lanes (data/lane.rs): those all of whose records are alike.
+//! Which blocks are uniform (data/uniform_block.rs): those all of whose records are alike.
 //!
 //! ```text
 //! packing   tag: one of all, an inline put | key length: one of all | seq | written_at | ttl: the lowest of each
@@ -7,10 +7,11 @@
 //!
 //! The packing of a block's headers (header_packing.rs) says whether its records are alike. If they are, a record is
 //! two offsets. A property that is certain of the earliest of all possible records under that packing is certain of
-//! each: that it is live at a moment, that no range delete is newer. Only its bytes are not yet checked: a lane does
-//! not give a record that does not add up; the cursor then reads it by [`Block::entry`], which says what is wrong.
+//! each: that it is live at a moment, that no range delete is newer. Only its bytes are not yet checked: a uniform
+//! block does not give a record that does not add up; the cursor then reads it by [`Block::entry`], which says what is
+//! wrong.
 
-use crate::data::lane::LaneShape;
+use crate::data::uniform_block::UniformShape;
 use crate::table::block::{Block, Layout};
 use crate::table::format::LARGE_VALUE_LEN;
 use crate::table::header_packing::Uniform;
@@ -21,7 +22,7 @@ pub struct Alike {
     /// Properties that are certain of all records.
     pub uniform: Uniform,
     /// Where they are.
-    pub shape: LaneShape,
+    pub shape: UniformShape,
 }
 
 impl Alike {
@@ -31,7 +32,7 @@ impl Alike {
             offsets_at, wide, ..
         } = block.layout;
         let uniform = block.packing.uniform().filter(|_| !wide)?;
-        let shape = LaneShape {
+        let shape = UniformShape {
             offsets_at,
             count: block.layout.count(),
             header_len: block.packing.len(),
@@ -48,10 +49,10 @@ mod tests {
     use crate::base::hash::hash_key;
     use crate::base::record::{Header, Kind, RecordRef};
     use crate::base::{ItemTtl, Seq, Timestamp};
+    use crate::data::block_slice::BlockSlice;
     use crate::data::item::{Item, Pair};
-    use crate::data::lane::Lane;
-    use crate::data::lent::{Ask, CertainView, Lent, Stand};
-    use crate::data::stretch::Stretch;
+    use crate::data::lent::{Ask, CertainView, LendOutcome, Lent};
+    use crate::data::uniform_block::UniformBlock;
     use crate::expiry::{ExpiryView, Settings};
     use crate::table::block_builder::{Addition, BlockBuilder};
     use bytes::Bytes;
@@ -78,9 +79,9 @@ mod tests {
         builder.write_body(&ranges).to_vec()
     }
 
-    type Lend = fn(&Lane<'_>, usize, &Ask<'_>, &mut Lent) -> (Stand, usize);
+    type Lend = fn(&UniformBlock<'_>, usize, &Ask<'_>, &mut Lent) -> (LendOutcome, usize);
 
-    const BACK: Lend = |lane, at, ask, lent| lane.lend_back(at, ask, lent);
+    const BACK: Lend = |block, at, ask, lent| block.lend_back(at, ask, lent);
 
     fn lend(
         body: &[u8],
@@ -88,9 +89,9 @@ mod tests {
         decided: &str,
         bound: Option<&str>,
         most: usize,
-    ) -> (Stand, usize, Vec<String>) {
+    ) -> (LendOutcome, usize, Vec<String>) {
         lend_by(
-            |lane, at, ask, lent| lane.lend(at, ask, lent),
+            |block, at, ask, lent| block.lend(at, ask, lent),
             body,
             at,
             (decided, bound, most),
@@ -102,7 +103,7 @@ mod tests {
         body: &[u8],
         at: usize,
         (decided, bound, most): (&str, Option<&str>, usize),
-    ) -> (Stand, usize, Vec<String>) {
+    ) -> (LendOutcome, usize, Vec<String>) {
         let layout = Layout::of(body).unwrap();
         let alike = Alike::of(&layout.block(body)).expect("records that are alike");
         let mut lent = Lent::default();
@@ -119,8 +120,8 @@ mod tests {
             bound: bound.map(str::as_bytes),
             above: Seq(0),
         };
-        let lane = alike.shape.lane(body, owner);
-        let (stand, at) = lend(&lane, at, &ask, &mut lent);
+        let block = alike.shape.block(body, owner);
+        let (stand, at) = lend(&block, at, &ask, &mut lent);
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let items = (0..lent.len()).map(|index| {
             let (key, value) = lent.get(index).unwrap();
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_lends_the_newest_version_of_each_key_up_to_its_bound() {
+    fn a_uniform_block_lends_the_newest_version_of_each_key_up_to_its_bound() {
         let body = body(&[
             ("a", 7, "1"),
             ("b", 9, "new"),
@@ -140,30 +141,36 @@ mod tests {
         ]);
         let all = ["a=1", "b=new", "c=", "d=last"];
         let owned = |items: &[&str]| items.iter().map(|&item| item.to_owned()).collect();
-        assert_eq!(lend(&body, 0, "", None, 9), (Stand::OnLast, 4, owned(&all)));
+        assert_eq!(
+            lend(&body, 0, "", None, 9),
+            (LendOutcome::OnLast, 4, owned(&all))
+        );
         assert_eq!(
             lend(&body, 0, "", Some("e"), 9),
-            (Stand::OnLast, 4, owned(&all))
+            (LendOutcome::OnLast, 4, owned(&all))
         );
         assert_eq!(
             lend(&body, 0, "", Some("c"), 9),
-            (Stand::Behind, 3, owned(&all[..2]))
+            (LendOutcome::Behind, 3, owned(&all[..2]))
         );
-        assert_eq!(lend(&body, 0, "", Some("a"), 9), (Stand::Same, 0, vec![]));
+        assert_eq!(
+            lend(&body, 0, "", Some("a"), 9),
+            (LendOutcome::Same, 0, vec![])
+        );
         assert_eq!(
             lend(&body, 0, "a", Some("b"), 9),
-            (Stand::Behind, 1, vec![])
+            (LendOutcome::Behind, 1, vec![])
         );
         assert_eq!(
             lend(&body, 2, "b", None, 9),
-            (Stand::OnLast, 4, owned(&all[2..]))
+            (LendOutcome::OnLast, 4, owned(&all[2..]))
         );
         // A full `Lent` takes nothing, not even a version that is passed over.
         assert_eq!(
             lend(&body, 0, "", None, 2),
-            (Stand::Behind, 2, owned(&all[..2]))
+            (LendOutcome::Behind, 2, owned(&all[..2]))
         );
-        assert_eq!(lend(&body, 0, "", None, 0), (Stand::Same, 0, vec![]));
+        assert_eq!(lend(&body, 0, "", None, 0), (LendOutcome::Same, 0, vec![]));
     }
 
     #[test]
@@ -177,15 +184,21 @@ mod tests {
         let lend = |at, bound, most| lend_by(BACK, &body, at, ("", bound, most));
         let owned = |items: &[&str]| items.iter().map(|&item| item.to_owned()).collect();
         let all = ["c=", "b=new", "a=1"];
-        assert_eq!(lend(3, None, 9), (Stand::OnLast, 0, owned(&all)));
-        assert_eq!(lend(2, None, 9), (Stand::OnLast, 0, owned(&all[1..])));
-        assert_eq!(lend(3, Some("a"), 9), (Stand::Behind, 0, owned(&all[..2])));
-        assert_eq!(lend(3, Some("b"), 9), (Stand::Behind, 2, owned(&all[..1])));
-        assert_eq!(lend(3, Some("c"), 9), (Stand::Same, 3, vec![]));
-        assert_eq!(lend(3, None, 1), (Stand::Behind, 2, owned(&all[..1])));
+        assert_eq!(lend(3, None, 9), (LendOutcome::OnLast, 0, owned(&all)));
+        assert_eq!(lend(2, None, 9), (LendOutcome::OnLast, 0, owned(&all[1..])));
+        assert_eq!(
+            lend(3, Some("a"), 9),
+            (LendOutcome::Behind, 0, owned(&all[..2]))
+        );
+        assert_eq!(
+            lend(3, Some("b"), 9),
+            (LendOutcome::Behind, 2, owned(&all[..1]))
+        );
+        assert_eq!(lend(3, Some("c"), 9), (LendOutcome::Same, 3, vec![]));
+        assert_eq!(lend(3, None, 1), (LendOutcome::Behind, 2, owned(&all[..1])));
     }
 
-    fn stretch(body: &[u8], at: usize, bound: Option<&str>) -> Option<Stretch> {
+    fn block_slice(body: &[u8], at: usize, bound: Option<&str>) -> Option<BlockSlice> {
         let layout = Layout::of(body).unwrap();
         let block = layout.block(body);
         let alike = Alike::of(&block).expect("records that are alike");
@@ -202,39 +215,39 @@ mod tests {
             bound: bound.map(str::as_bytes),
             above: Seq(0),
         };
-        let lane = (alike.shape, headers.of_lane(&alike.uniform));
-        Stretch::behind(at, &Bytes::copy_from_slice(body), lane, &ask)
+        let block = (alike.shape, headers.of_uniform_block(&alike.uniform));
+        BlockSlice::behind(at, &Bytes::copy_from_slice(body), block, &ask)
     }
 
-    /// The records that a stretch takes out, by number; each is the one that the block has there.
-    fn taken(body: &[u8], stretch: Option<Stretch>) -> Range<usize> {
-        let Some(mut stretch) = stretch else {
+    /// The records that a slice takes out, by number; each is the one that the block has there.
+    fn taken(body: &[u8], slice: Option<BlockSlice>) -> Range<usize> {
+        let Some(mut slice) = slice else {
             return 0..0;
         };
         let layout = Layout::of(body).unwrap();
-        let first = stretch.last().0 + 1;
+        let first = slice.last().0 + 1;
         let mut next = first;
         let settings = Settings::default();
-        while let Some(item) = stretch.take(&settings, Timestamp(7)) {
+        while let Some(item) = slice.take(&settings, Timestamp(7)) {
             let entry = layout.block(body).entry(next).unwrap();
             let key = &body[entry.key()];
             let life = settings.life(&entry.header);
             let value = Bytes::copy_from_slice(&body[entry.value().unwrap()]);
             let pair = Pair::new(Bytes::copy_from_slice(key), value);
             assert_eq!(item, Item::new(pair, &entry.header, life, Timestamp(7)));
-            assert_eq!(stretch.last(), (next, key));
+            assert_eq!(slice.last(), (next, key));
             next += 1;
         }
         first..next
     }
 
     #[test]
-    fn a_stretch_has_what_comes_before_its_bound_and_a_second_version() {
+    fn a_slice_has_what_comes_before_its_bound_and_a_second_version() {
         let keys = ["a", "b", "c", "d", "e", "f", "f", "g", "h", "i", "j", "k"];
         let records = keys.iter().zip([9, 3, 5, 5, 7, 8, 4, 6, 1, 2, 9, 3]);
         let records: Vec<_> = records.map(|(&key, seq)| (key, seq, key)).collect();
         let body = body(&records);
-        let taken = |at, bound| taken(&body, stretch(&body, at, bound));
+        let taken = |at, bound| taken(&body, block_slice(&body, at, bound));
         assert_eq!(taken(0, None), 1..6);
         assert_eq!(taken(1, None), 2..6);
         assert_eq!(taken(2, None), 0..0, "three are not worth it");
@@ -249,13 +262,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_ends_before_what_does_not_add_up() {
+    fn a_slice_ends_before_what_does_not_add_up() {
         let keys = ["aa", "bb", "cc", "dd", "ee", "ff", "gg"];
         let records: Vec<_> = keys.iter().map(|&key| (key, 7, "1")).collect();
         let mut body = body(&records);
         let offsets_at = Layout::of(&body).unwrap().offsets_at;
         body[offsets_at + 2 * 6..][..2].copy_from_slice(&0xffff_u16.to_le_bytes());
-        assert_eq!(taken(&body, stretch(&body, 0, None)), 1..5);
+        assert_eq!(taken(&body, block_slice(&body, 0, None)), 1..5);
     }
 
     #[test]
@@ -272,13 +285,13 @@ mod tests {
             let shown = record - 1;
             assert_eq!(items.len(), shown);
             match shown {
-                0 => assert_eq!((stand, at), (Stand::Same, 0)),
-                _ => assert_eq!((stand, at), (Stand::OnLast, shown - 1)),
+                0 => assert_eq!((stand, at), (LendOutcome::Same, 0)),
+                _ => assert_eq!((stand, at), (LendOutcome::OnLast, shown - 1)),
             }
             assert!(layout.block(&body).entry(shown).is_err());
             // Backwards the record behind it is the first that is in doubt.
             let (stand, at, _) = lend_by(BACK, &body, 2, ("", None, 9));
-            assert!(stand == Stand::Same || at > 0, "{stand:?} at {at}");
+            assert!(stand == LendOutcome::Same || at > 0, "{stand:?} at {at}");
         }
     }
 }

@@ -22,11 +22,11 @@ const NONE: u64 = Seq::MAX.0;
 pub const SEVERAL: Seq = Seq(NONE - 1);
 
 /// Holds the sequence number of the version.
-pub struct Relied(AtomicU64);
+pub struct CommitDependency(AtomicU64);
 
-impl Relied {
-    pub(in crate::engine) fn new() -> Relied {
-        Relied(AtomicU64::new(NONE))
+impl CommitDependency {
+    pub(in crate::engine) fn new() -> CommitDependency {
+        CommitDependency(AtomicU64::new(NONE))
     }
 
     /// Under the commit lock, before the clock is read for the stamp. The guard is dropped before the lock.
@@ -45,7 +45,7 @@ impl Relied {
 }
 
 /// A write that relies on a version.
-pub struct Relying<'a>(&'a Relied);
+pub struct Relying<'a>(&'a CommitDependency);
 
 impl Drop for Relying<'_> {
     fn drop(&mut self) {

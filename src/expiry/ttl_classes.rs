@@ -1,10 +1,10 @@
-//! Answers from the two lanes of a census under the settings of today: which records are dead, since when, and until
-//! when others live.
+//! Answers from the two ttl classes of a census under the settings of today: which records are dead, since when, and
+//! until when others live.
 //!
-//! The inheriting lane is counted by `written_at`, so its expiries are these moments plus the default; the overriding
-//! lane is counted by expiry. Floors and commands apply only to records below their sequence numbers, and a census does
-//! not tell which these are, nor when records were written that do not inherit: an answer is certain in the direction
-//! that its name says, and may be conservative in the other.
+//! The inheriting ttl class is counted by `written_at`, so its expiries are these moments plus the default; the
+//! overriding ttl class is counted by expiry. Floors and commands apply only to records below their sequence numbers,
+//! and a census does not tell which these are, nor when records were written that do not inherit: an answer is certain
+//! in the direction that its name says, and may be conservative in the other.
 //!
 //! Example: items written at 100 and 200 without a ttl of their own, and one that expires at 600 by its own. Under a default
 //! of 50 ms they expire at 150, 250 and 600: from 150 on some are dead, from 600 on all are. Under `Off` none ever is.
@@ -39,7 +39,7 @@ impl Census {
         let first_written = self.overriding.min.before(self.longest_ttl);
         let written_before = self.never.count > 0 && reach.written > Timestamp(0)
             || self.overriding.tally.count > 0 && first_written < reach.written;
-        // An empty lane's earliest moment is the maximum, which never comes.
+        // An empty ttl class's earliest moment is the maximum, which never comes.
         self.inheriting.min < reach.inherit
             || self.overriding.min < reach.own
             || written_before
@@ -135,7 +135,7 @@ impl Census {
         let by_clock = self
             .first_expiry(settings)
             .filter(|expiry| *expiry <= view.now);
-        // An empty lane's earliest moment is the maximum, which never comes.
+        // An empty ttl class's earliest moment is the maximum, which never comes.
         let by_floor = judged_up_to < settings.floor_seq
             && self.seq_min < settings.floor_seq
             && (self.inheriting.min < settings.inherit_floor
@@ -248,7 +248,7 @@ fn gone_of_sample<'a>(
 mod tests {
     use super::*;
     use crate::base::ItemTtl;
-    use crate::base::coding::Reader;
+    use crate::base::coding::ByteReader;
     use crate::base::record::{Kind, RecordRef};
     use crate::expiry::command::Commands;
     use proptest::prelude::*;
@@ -357,7 +357,7 @@ mod tests {
             prop_assert_eq!(census, count(&records));
             let mut bytes = vec![];
             census.encode(&mut bytes);
-            prop_assert_eq!(Census::decode(&mut Reader::new(&bytes)), Ok(census));
+            prop_assert_eq!(Census::decode(&mut ByteReader::new(&bytes)), Ok(census));
 
             let bytes = records.iter().map(RecordRef::weight).sum();
             prop_assert_eq!(census.total(), Tally { count: records.len() as u64, bytes });
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn both_lanes_are_judged_by_the_settings_of_today() {
+    fn both_ttl_classes_are_judged_by_the_settings_of_today() {
         let mut census = Census::default();
         for (seq, written_at, ttl) in [
             (3, 100, ItemTtl::Absent),
@@ -421,6 +421,6 @@ mod tests {
         );
         let mut bytes = vec![];
         census.encode(&mut bytes);
-        assert_eq!(Census::decode(&mut Reader::new(&bytes)), Ok(census));
+        assert_eq!(Census::decode(&mut ByteReader::new(&bytes)), Ok(census));
     }
 }

@@ -1,4 +1,4 @@
-//! A lane: records that are alike, read without decoding any of them.
+//! A uniform block: records that are alike, read without decoding any of them.
 //!
 //! ```text
 //! entries   .. | header fields | key | value | header fields | key | value | ..
@@ -7,10 +7,11 @@
 //! ```
 //!
 //! All records are certainly shown, unless a newer one of the same key is: a source answers for that before it gives a
-//! lane away ([`Cursor::hold_lane`]). Header fields have one length and keys have one, so a record is two offsets. Its
-//! bytes are not yet checked: a record that does not add up is not lent, and its cursor says what is wrong with it.
+//! uniform block away ([`Cursor::hold_uniform_block`]). Header fields have one length and keys have one, so a record is
+//! two offsets. Its bytes are not yet checked: a record that does not add up is not lent, and its cursor says what is
+//! wrong with it.
 //!
-//! [`Cursor::hold_lane`]: crate::data::cursor::Cursor::hold_lane
+//! [`Cursor::hold_uniform_block`]: crate::data::cursor::Cursor::hold_uniform_block
 
 use std::ops::Range;
 
@@ -26,18 +27,18 @@ const CACHE_LINE: usize = 64;
 
 /// See the file's head.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Lane<'a> {
+pub struct UniformBlock<'a> {
     /// Its place in the body.
-    pub shape: LaneShape,
+    pub shape: UniformShape,
     /// The number by which [`Lent`](crate::data::lent::Lent) holds the bytes.
     pub owner: u32,
     body: &'a [u8],
     offsets: &'a [[u8; 2]],
 }
 
-/// The shape of a lane in the body of a block.
+/// The shape of a uniform block, in its body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LaneShape {
+pub struct UniformShape {
     /// The records lie before the offsets.
     pub offsets_at: usize,
     /// How many records there are.
@@ -50,9 +51,10 @@ pub struct LaneShape {
     pub value_most: usize,
 }
 
-/// Where the header fields of a lane's records are, if the eight bytes from the start of a record have all of them.
+/// Where the header fields of a uniform block's records are, if the eight bytes from the start of a record have all of
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LaneHeaders {
+pub struct UniformHeaders {
     /// Sequence numbers.
     pub seq: BitField,
     /// When they were written.
@@ -82,7 +84,7 @@ impl BitField {
     }
 }
 
-impl LaneHeaders {
+impl UniformHeaders {
     /// The header of the record that begins with this word.
     #[inline(always)]
     fn read(&self, word: u64) -> Header {
@@ -99,11 +101,11 @@ impl LaneHeaders {
     }
 }
 
-impl LaneShape {
-    /// The lane in this body, which is known by the number `owner`.
+impl UniformShape {
+    /// The uniform block with this body, which is known by the number `owner`.
     #[inline(always)]
-    pub fn lane<'a>(&self, body: &'a [u8], owner: u32) -> Lane<'a> {
-        Lane {
+    pub fn block<'a>(&self, body: &'a [u8], owner: u32) -> UniformBlock<'a> {
+        UniformBlock {
             shape: *self,
             owner,
             body,
@@ -148,7 +150,7 @@ impl LaneShape {
     }
 }
 
-impl<'a> Lane<'a> {
+impl<'a> UniformBlock<'a> {
     /// Where record `at` begins; for the number of records, where the last one ends.
     #[inline(always)]
     pub fn offset(&self, at: usize) -> usize {
@@ -168,7 +170,7 @@ impl<'a> Lane<'a> {
     ///
     /// Few keys are read: they are different if their hash bytes are.
     pub fn are_distinct(&self, records: Range<usize>) -> bool {
-        let LaneShape {
+        let UniformShape {
             offsets_at, count, ..
         } = self.shape;
         let offsets = &self.offsets[records.clone()];
@@ -240,7 +242,7 @@ impl<'a> Lane<'a> {
 
     /// The first of these records that does not add up, or has the key of the one before it; their end if none does.
     fn first_in_doubt(&self, mut records: Range<usize>) -> usize {
-        let LaneShape {
+        let UniformShape {
             offsets_at, count, ..
         } = self.shape;
         let hashes = &self.body[offsets_at + 2 * count..][..count];
@@ -254,7 +256,7 @@ impl<'a> Lane<'a> {
 
     /// The header of a record that begins at this offset and adds up.
     #[inline(always)]
-    pub fn header_at(&self, start: usize, headers: &LaneHeaders) -> Header {
+    pub fn header_at(&self, start: usize, headers: &UniformHeaders) -> Header {
         let word = self.body.get(start..).and_then(|bytes| bytes.first_chunk());
         headers.read(word.map_or(0, |word| u64::from_le_bytes(*word)))
     }
@@ -286,7 +288,7 @@ impl<'a> Lane<'a> {
         ahead.filter_map(|at| self.body.get(at)).for_each(prefetch);
         Records {
             start,
-            lane: *self,
+            block: *self,
             left: records,
         }
     }
@@ -306,10 +308,10 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// Records of a lane that add up, one after the other.
+/// Records of a uniform block that add up, one after the other.
 #[derive(Clone, Default)]
 pub struct Records<'a> {
-    lane: Lane<'a>,
+    block: UniformBlock<'a>,
     left: Range<usize>,
     /// Where the next one begins.
     start: usize,
@@ -334,9 +336,9 @@ impl<'a> Iterator for Records<'a> {
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         let at = self.left.next()?;
-        let (start, end) = (self.start, self.lane.offset(at + 1));
+        let (start, end) = (self.start, self.block.offset(at + 1));
         self.start = end;
-        prefetch_lines(self.lane.body, end + FETCHED_AHEAD);
-        self.lane.record_in(start, end)
+        prefetch_lines(self.block.body, end + FETCHED_AHEAD);
+        self.block.record_in(start, end)
     }
 }
