@@ -30,7 +30,7 @@
 //! holds where V was purged.
 //!
 //! [`SettledClock::leads`]: crate::env::SettledClock::leads
-//! [`CommitDependency`]: crate::engine::parts::commit_dependency::Relied
+//! [`CommitDependency`]: crate::engine::parts::commit_dependency::CommitDependency
 //! [`Durability::Sync`]: crate::engine::options::Durability::Sync
 
 use std::marker::PhantomData;
