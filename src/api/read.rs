@@ -3,15 +3,13 @@
 //! [`reading_methods`] defines them, with their documentation, for a type that has `fn reading(&self) -> Reading<'_>`;
 //! [`Reading`] implements them.
 
-use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use crate::api::arguments::{all_keys, check_key};
 use crate::api::cursor::Cursor;
+use crate::api::iter::Iter;
 use crate::base::{Attempt, Now, Patience, Result, Wait};
 use crate::data::batch::KeyRange;
 use crate::data::item::{Item, Value};
@@ -83,9 +81,7 @@ impl<'a> Reading<'a> {
     }
 
     pub fn range(&self, range: KeyRange) -> Iter {
-        Iter {
-            scan: Some(self.scan(range)),
-        }
+        Iter::of(self.scan(range))
     }
 
     pub fn cursor(&self, range: KeyRange) -> Cursor {
@@ -529,86 +525,6 @@ macro_rules! reading_methods {
     };
 }
 pub(crate) use reading_methods;
-
-/// Items in the order of keys, from both ends.
-#[must_use = "items are read when they are asked for"]
-pub struct Iter {
-    scan: Option<Result<Scan>>,
-}
-
-impl fmt::Debug for Iter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Iter")
-            .field("has_ended", &self.scan.is_none())
-            .finish_non_exhaustive()
-    }
-}
-
-impl Iter {
-    #[inline]
-    fn step(
-        &mut self,
-        step: impl FnOnce(&mut Scan) -> Option<Result<Item>>,
-    ) -> Option<Result<Item>> {
-        let item = match self.scan.as_mut()? {
-            Ok(scan) => step(scan),
-            Err(error) => Some(Err(error.clone())),
-        };
-        if !matches!(item, Some(Ok(_))) {
-            self.scan = None;
-        }
-        item
-    }
-}
-
-impl Iterator for Iter {
-    type Item = Result<Item>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        // Apart from the step, whose item is moved once more.
-        if let Some(Ok(scan)) = &mut self.scan
-            && let Some(item) = scan.take()
-        {
-            return Some(Ok(item));
-        }
-        self.step(|scan| scan.step(true))
-    }
-}
-
-impl DoubleEndedIterator for Iter {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.step(Scan::next_back)
-    }
-}
-
-impl std::iter::FusedIterator for Iter {}
-
-/// Keys in order, from both ends.
-#[must_use = "items are read when they are asked for"]
-#[derive(Debug)]
-pub struct Keys {
-    pub(crate) items: Iter,
-}
-
-fn key_of(item: Result<Item>) -> Result<Bytes> {
-    item.map(|item| Bytes::copy_from_slice(item.key()))
-}
-
-impl Iterator for Keys {
-    type Item = Result<Bytes>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.items.next().map(key_of)
-    }
-}
-
-impl DoubleEndedIterator for Keys {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.items.next_back().map(key_of)
-    }
-}
-
-impl std::iter::FusedIterator for Keys {}
 
 #[cfg(test)]
 mod tests;
