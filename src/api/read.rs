@@ -53,8 +53,8 @@ impl<'a> Reading<'a> {
         self.point::<P>()?.contains(key)
     }
 
-    /// See [`reading_methods`], also for the methods below. They are not generic: what is generic is compiled with the
-    /// caller's crate, where functions of this one are not inlined.
+    /// See [`reading_methods`], also for the methods below. They are not generic: a generic function is compiled with
+    /// the caller's crate, where functions of this one are not inlined.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         self.get_by::<Wait>(key)
     }
@@ -133,7 +133,7 @@ impl<'a> Reading<'a> {
             return 0;
         }
         let mut items = 0;
-        // What comes behind an error is not counted.
+        // Items behind an error are not counted.
         let _ = self.for_each(range, |_, _| {
             items += 1;
             match items < most {
@@ -146,7 +146,7 @@ impl<'a> Reading<'a> {
 
     pub fn size_estimate(&self, range: KeyRange) -> u64 {
         let mut bytes = 0;
-        // What comes behind an error is not counted.
+        // Items behind an error are not counted.
         let _ = self.for_each(range, |key, value| {
             bytes += (key.len() + value.len()) as u64;
             ControlFlow::<()>::Continue(())
@@ -293,8 +293,8 @@ macro_rules! reading_methods {
                 self.reading().contains(key.as_ref())
             }
 
-            /// All live items, in the order of keys. Sees what was written before the call, or before the snapshot was
-            /// taken, and nothing later; whether an item is live is judged when it is reached.
+            /// All live items, in the order of keys. Sees the writes from before the call, or before the snapshot was
+            /// taken, and none later; whether an item is live is judged when it is reached.
             ///
             /// ```
             /// use std::time::Duration;
@@ -489,7 +489,8 @@ macro_rules! reading_methods {
             }
 
             /// The number of live items in a range, if there are fewer than `most`, else `most`: exact like
-            /// [`Self::count`], and it reads no more of them. What cannot be read is not counted: 0 if the handle is closed.
+            /// [`Self::count`], and it reads no more of them. Items that cannot be read are not counted: 0 if the
+            /// handle is closed.
             ///
             /// ```
             /// use ebbtide::Database;
@@ -506,8 +507,8 @@ macro_rules! reading_methods {
                 self.reading().count_up_to(key_range(range), most)
             }
 
-            /// An estimate of the bytes of keys and values of the live items in a range. What cannot be read is not
-            /// counted: 0 if the handle is closed.
+            /// An estimate of the bytes of keys and values of the live items in a range. Items that cannot be read are
+            /// not counted: 0 if the handle is closed.
             #[must_use]
             pub fn size_estimate(&self, range: impl KeyBounds) -> u64 {
                 self.reading().size_estimate(key_range(range))

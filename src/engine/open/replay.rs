@@ -30,7 +30,7 @@ pub(in crate::engine) type States = BTreeMap<ContainerId, Arc<ContainerState>>;
 /// The result of a replay.
 pub(in crate::engine) struct FromLog {
     pub replayed: Replayed,
-    /// The damage in the log, if there is any; what follows it is not replayed.
+    /// The damage in the log, if there is any; the log behind it is not replayed.
     pub damage: Option<Error>,
     /// Settings changed in the log that the catalogue does not have.
     pub settings: Vec<LoggedSettings>,
@@ -74,7 +74,7 @@ pub(in crate::engine) fn finish_loads(states: &States) -> Result<()> {
     all.try_for_each(|state| state.read_state().active.memtable.finish_load())
 }
 
-/// Sets what the log has changed of settings.
+/// Sets the settings that the log has changed.
 pub(in crate::engine) fn set_logged(states: &States, settings: &[LoggedSettings]) {
     for logged in settings {
         let mut changing = states[&logged.container].begin_change();
@@ -82,7 +82,7 @@ pub(in crate::engine) fn set_logged(states: &States, settings: &[LoggedSettings]
     }
 }
 
-/// What was read, and where it goes.
+/// The records that were read, and the containers that they go to.
 pub(in crate::engine) struct Gathered<'a> {
     states: &'a States,
     /// The container of the last record.
@@ -105,7 +105,7 @@ struct Target {
 #[derive(Default)]
 struct Ranges {
     by_number: BTreeMap<Seq, KeyRange>,
-    /// What the range deletes that came in order cover.
+    /// The ranges covered by the range deletes that came in order.
     fragments: Fragments,
 }
 
@@ -141,7 +141,7 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// Brings in the rest; answers what was changed of settings, which nobody judges by yet.
+    /// Brings in the rest; returns the changed settings, by which nobody judges yet.
     pub fn finish(self) -> Result<Vec<LoggedSettings>> {
         finish_loads(self.states)?;
         self.finish_but_loads()
@@ -155,7 +155,7 @@ impl<'a> Gathered<'a> {
 }
 
 impl Gathered<'_> {
-    /// Takes what a frame holds.
+    /// Takes the records of a frame.
     pub fn take_frame(&mut self, frame: &Frame<'_>) -> Result<()> {
         let malformed = |what| frame.corruption(&what);
         let (first, written_at) = (frame.header.first_seq, frame.header.written_at);
@@ -187,7 +187,7 @@ impl Gathered<'_> {
         Ok(())
     }
 
-    /// Where the records of a container go, if it exists.
+    /// The target of a container's records, if it exists.
     #[inline]
     fn target(&mut self, container: ContainerId) -> Option<&Target> {
         let is_last = |last: &Target| last.container == container;

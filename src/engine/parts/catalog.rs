@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //!
-//! 1. Every edit of an open database comes with a [`Basis`]: proof that what it relies on is durable.
+//! 1. Every edit of an open database comes with a [`Basis`]: proof that the writes it relies on are durable.
 //! 2. `durable_edit` is the number of the last durable edit; frames of the log carry it.
 //! 3. While it is unknown whether an edit took effect (it is *in doubt*), no table that it may name is removed and no
 //!    write is accepted.
@@ -86,7 +86,7 @@ impl Catalog {
         self.database
     }
 
-    /// Nobody else changes the catalogue while this is held.
+    /// Locks the catalogue for edits: nobody else changes it while this is held.
     pub fn edit(&self) -> Editing<'_> {
         Editing {
             catalog: self,
@@ -100,7 +100,7 @@ impl Catalog {
         self.durable_edit.load(Ordering::Acquire)
     }
 
-    /// These settings are durable in the log, and not yet in the manifest.
+    /// Notes that these settings are durable in the log, and not yet in the manifest.
     pub fn note_logged(&self, settings: Vec<LoggedSettings>) {
         self.logged.lock().extend(settings);
     }

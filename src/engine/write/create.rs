@@ -51,7 +51,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets how long what has ended is kept, in milliseconds; durable when it returns.
+    /// Sets how long ended items are kept, in milliseconds; durable when it returns.
     pub fn set_keep_expired(&self, state: &ContainerState, millis: u64) -> Result<()> {
         self.check_writable()?;
         // A container is dropped under this lock.

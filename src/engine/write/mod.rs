@@ -1,5 +1,5 @@
-//! Writes: admission, preparation, what a write relies on, the commit, conditions, transactions, changes of settings, bulk
-//! loads, quotas.
+//! Writes: admission, preparation, the reads that a write relies on, the commit, conditions, transactions, changes of
+//! settings, bulk loads, quotas.
 
 pub mod admit;
 pub mod writes;

@@ -5,8 +5,8 @@
 //! under the commit lock   begin: readers of the settings wait ── stamp ── log ── sync ── publish ── readers go on
 //! ```
 //!
-//! Whoever asks for the settings waits from before the clock is read until the log is synced past the frame and the batch
-//! is published. A reader that loaded the published sequence number before, and then sees later settings, loads it again.
+//! A reader of the settings waits from before the clock is read until the log is synced past the frame and the batch is
+//! published. A reader that loaded the published sequence number before, and then sees later settings, loads it again.
 //! The next edit of the manifest, whichever it is, repeats the settings (catalog.rs). Since removing the frame takes an
 //! edit, the manifest has them by then.
 
@@ -50,7 +50,7 @@ impl<'a> SettingsChanges<'a> {
         Some(SettingsChanges(changed.map(begin).collect()))
     }
 
-    /// What the settings will be.
+    /// Works out the new settings, at the stamp.
     pub fn stamp(
         &mut self,
         engine: &Engine,
@@ -83,7 +83,7 @@ impl<'a> SettingsChanges<'a> {
         Ok(())
     }
 
-    /// They count, with all that was logged with them, up to this write and this position of the log.
+    /// Makes the changes count, with all that was logged with them, up to this write and this position of the log.
     pub fn count(
         self,
         engine: &Engine,
@@ -96,7 +96,7 @@ impl<'a> SettingsChanges<'a> {
         let mut changes = self.0;
         for change in &mut changes {
             let mut to = change.to.take().expect("it was stamped");
-            // Only now all is stored that the batch has written.
+            // Only now all writes of the batch are stored.
             to.settings = change.needed(engine, &to.settings);
             change.changing.change_to(to.settings.clone(), last);
             said.push(to);

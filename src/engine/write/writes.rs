@@ -7,7 +7,8 @@
 //!
 //! A condition has the index of the write that follows it, so that it sees the writes before it in the batch. A write
 //! that keeps the lifetime ([`Demand::Keep`]) or the value ([`Demand::Touch`]) of the current item is encoded as a put
-//! with an inherited ttl, for a touch without a value; one that changes the ttl alone ([`Demand::KeepValue`]), without a value. The walk replaces it once the key has been read.
+//! with an inherited ttl, for a touch without a value; one that changes the ttl alone ([`Demand::KeepValue`]) is
+//! encoded without a value. The walk replaces it once the key has been read.
 
 use std::sync::Arc;
 
@@ -44,9 +45,9 @@ pub struct Condition {
     pub container: usize,
     /// 1 to 65 535 bytes.
     pub key: Box<[u8]>,
-    /// What is demanded.
+    /// The demand.
     pub demand: Demand,
-    /// What becomes of the batch where the demand is not met.
+    /// The effect on the batch if the demand is not met.
     pub on_miss: OnMiss,
 }
 
@@ -144,12 +145,12 @@ impl Writes {
         self.len
     }
 
-    /// Bytes of the writes' keys and values, except for what the walk fills in.
+    /// Bytes of the writes' keys and values, except for the parts that the walk fills in.
     pub(in crate::engine) fn weight(&self) -> u64 {
         self.weight
     }
 
-    /// The writes as the log will hold them, except for what the walk fills in.
+    /// The writes as the log will hold them, except for the parts that the walk fills in.
     pub(in crate::engine) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
