@@ -155,7 +155,7 @@ impl SettingsCell {
     }
 
     /// The settings, if no change is under way.
-    #[inline]
+    #[inline(always)]
     pub(in crate::engine) fn try_load(&self) -> Option<Settings> {
         let before = self.version.load(Ordering::Acquire);
         let words: [u64; 6] = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
