@@ -493,7 +493,7 @@ impl Cursor for Source {
         each!(self, cursor => cursor.is_on_record())
     }
 
-    #[inline]
+    #[inline(always)]
     fn hold_uniform_block(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> bool {
         each!(self, cursor => cursor.hold_uniform_block(ask, lent))
     }
