@@ -15,9 +15,9 @@ use crate::expiry::{DefaultMillis, Expire};
 
 /// Writes that become visible and durable together, in any containers of one database, and conditions for them. A batch
 /// is atomic, after a power cut too. Its writes apply in the order in which they were added. A condition, that of
-/// [`Batch::create`], [`Batch::replace`], [`Batch::touch`] and [`Batch::require`], sees what was there and what was
-/// added before it. If one does not hold, the result is [`Error::Conflict`], and nothing is written; or, after
-/// [`Batch::on_miss`], its write alone is left out.
+/// [`Batch::create`], [`Batch::replace`], [`Batch::touch`] and [`Batch::require`], sees the items that were there and
+/// the writes that were added before it. If one does not hold, the result is [`Error::Conflict`], and nothing is
+/// written; or, after [`Batch::on_miss`], its write alone is left out.
 ///
 /// ```
 /// use ebbtide::{Batch, Database};
@@ -218,15 +218,15 @@ impl Batch {
         self.push(container, op)
     }
 
-    /// What becomes of the batch where the condition of a write that follows does not hold, of [`Batch::create`],
-    /// [`Batch::replace`], [`Batch::touch`] or [`Batch::expire`]. At first, and after [`OnMiss::Conflict`], nothing of the
-    /// batch is written. After [`OnMiss::Skip`] that write alone is left out, as if it had not been added, and
-    /// [`Written::outcomes`](crate::Written::outcomes) tells what became of each: of the writes of several callers one
-    /// batch is made, and each gets its own answer. A write sees what those before it did, if they were done. All
+    /// Sets the effect on the batch of a condition that does not hold, for the writes that follow: [`Batch::create`],
+    /// [`Batch::replace`], [`Batch::touch`] and [`Batch::expire`]. At first, and after [`OnMiss::Conflict`], nothing of
+    /// the batch is written. After [`OnMiss::Skip`] that write alone is left out, as if it had not been added, and
+    /// [`Written::outcomes`](crate::Written::outcomes) tells the outcome of each: so one batch can carry the writes of
+    /// several callers, and each gets its own answer. A write sees what those before it did, if they were done. All
     /// outcomes are of one moment, the batch's.
     ///
-    /// A write without a condition is always done. That of [`Batch::require`] is one of the whole batch: if it does not
-    /// hold, the batch is a conflict, whatever is said here.
+    /// A write without a condition is always done. The condition of [`Batch::require`] is one of the whole batch: if it
+    /// does not hold, the batch is a conflict, whatever is set here.
     ///
     /// ```
     /// use ebbtide::{Batch, Database, OnMiss, Ttl};
@@ -334,8 +334,8 @@ impl Batch {
         self.push(container, op)
     }
 
-    /// Expires items of the container, as [`Container::expire_before`] does: those that were written before, also by this
-    /// batch; what follows in the batch stays. The whole batch is durable when the write returns.
+    /// Expires items of the container, as [`Container::expire_before`] does: those that were written before, also by
+    /// this batch; items that the batch writes later stay. The whole batch is durable when the write returns.
     ///
     /// ```
     /// use ebbtide::{Batch, Database};
@@ -355,8 +355,8 @@ impl Batch {
         self.command(container, Expire::Before(moment))
     }
 
-    /// Expires items of the container, as [`Container::expire_written_before`] does; see [`Batch::expire_before`]. What
-    /// the batch itself has written is written at the moment of the batch.
+    /// Expires items of the container, as [`Container::expire_written_before`] does; see [`Batch::expire_before`].
+    /// Items of the batch itself count as written at the moment of the batch.
     pub fn expire_written_before(
         &mut self,
         container: &Container,
@@ -499,7 +499,7 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Removes every write, and the error of a refused one. What follows is again as in a new batch.
+    /// Removes every write, and the error of a refused one. Later writes are again as in a new batch.
     pub fn clear(&mut self) {
         self.writes.clear();
         self.refused = None;

@@ -11,7 +11,7 @@ use crate::engine::LoadedItem;
 impl Container {
     /// Loads items whose keys ascend, straight into tables: for many items this costs a fraction of what puts do. All
     /// take effect in one step, as one write with one version, when it returns, and survive a power cut from then on;
-    /// until then nobody sees one of them. A load that fails leaves nothing behind. What is loaded takes the place of
+    /// until then nobody sees one of them. A load that fails leaves nothing behind. The loaded items take the place of
     /// older items with the same keys, also of those that were written while it went on. `written_at` is the moment at
     /// which it began.
     ///
@@ -41,8 +41,8 @@ impl Container {
     /// # Errors
     /// [`Error::InvalidArgument`] if a key is not above the one before it, or a key or a value is out of its range;
     /// [`Error::QuotaFull`] if the container's quota or that of the database has no room for it;
-    /// [`Error::TooManyCommands`] if the default was changed meanwhile, and as many commands stand as can; what a write may
-    /// meet.
+    /// [`Error::TooManyCommands`] if the default was changed meanwhile and as many commands stand as are allowed; those
+    /// of any write.
     pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         items: impl IntoIterator<Item = (K, V)>,

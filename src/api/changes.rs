@@ -1,4 +1,4 @@
-//! What has changed since a version.
+//! The changes since a version.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use crate::data::version::Version;
 use crate::engine::ChangeReader;
 
 impl Database {
-    /// What has changed since a version, for caches, search indexes and copies: the newest state of every key that was
-    /// written since, and what was deleted and has ended; not the states in between. It reads only memtables and tables that
-    /// have something newer.
+    /// The changes since a version, for caches, search indexes and copies: the newest state of every key that was
+    /// written since, and the items that were deleted or have ended; not the states in between. It reads only memtables
+    /// and tables that have something newer.
     ///
     /// ```
     /// use std::collections::BTreeMap;
@@ -50,29 +50,30 @@ impl Database {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// [`Changes`] is an iterator over one pass. It ends when all up to the moment at which the pass began was told; after
-    /// that, the next call begins the next pass. Apply a pass as a whole, in its order: then the copy is the database as it
-    /// was at [`Changes::version`], between two writes, each batch whole, also where defaults are changed, items expired on
-    /// command and containers dropped while the pass goes on. In a pass come, if they changed: which containers
-    /// there are ([`Change::Containers`]); then of one container after the other its making, its rule of expiry, deleted
-    /// ranges, and its keys in their order.
+    /// [`Changes`] is an iterator over one pass. It ends when all up to the moment at which the pass began was told;
+    /// after that, the next call begins the next pass. Apply a pass as a whole, in its order: then the copy is the
+    /// database as it was at [`Changes::version`], between two writes, each batch whole, also where defaults are
+    /// changed, items expired on command and containers dropped while the pass goes on. A pass tells, if they changed:
+    /// the list of containers ([`Change::Containers`]); then of one container after the other its creation, its rule of
+    /// expiry, deleted ranges, and its keys in their order.
     ///
-    /// **Expiry.** The end of an item that the copy has is not told: the copy judges it by [`ExpiryRule`], as the database
-    /// does. When a rule comes, what is gone by it is to be removed.
+    /// **Expiry.** The end of an item that the copy has is not told: the copy judges it by [`ExpiryRule`], as the
+    /// database does. When a rule comes, items that are gone by it are to be removed.
     ///
-    /// **Going on.** The version is plain data: a program may store it with its copy, and ask for the changes since then
-    /// after a restart, of the program or of the database. What was deleted, or has ended, is removed from the disk meanwhile:
-    /// if some of that could be missing, the first result is [`Error::ChangesGone`], and the copy is to be made anew from
-    /// [`Version::start`], which always works. An open `Changes` does not meet this error after its first pass: like a
-    /// [`Snapshot`](crate::Snapshot) at its version, it keeps what is to be told, but expires with nothing; so whoever follows
-    /// a database in which much is deleted keeps it open. In a database that follows another process
-    /// ([`Options::follow`](crate::Options::follow)) it keeps nothing.
+    /// **Going on.** The version is plain data: a program may store it with its copy, and ask for the changes since
+    /// then after a restart, of the program or of the database. Items that were deleted, or have ended, are removed
+    /// from the disk meanwhile: if some of them could be missing, the first result is [`Error::ChangesGone`], and the
+    /// copy is to be made anew from [`Version::start`], which always works. An open `Changes` does not meet this error
+    /// after its first pass: like a [`Snapshot`](crate::Snapshot) at its version, it keeps the records that it is to
+    /// tell, without a limit of time; so a program that follows a database in which much is deleted keeps it open. In a
+    /// database that follows another process ([`Options::follow`](crate::Options::follow)) it keeps nothing.
     ///
     /// Under [`Durability::Buffered`](crate::Durability) a pass may tell writes that a power cut takes back, and their
-    /// versions are given again, to other writes. Before a copy that outlasts a power cut takes in a pass, with its version,
-    /// call [`Database::sync`]: after the pass, for it may tell what was written just before it began. A follower has the
-    /// process that writes do so. The same holds for a database that is restored from an older backup: make the copy anew.
-    /// After a [`repair`](crate::repair) that found damage, every version from before it meets [`Error::ChangesGone`].
+    /// versions are given again, to other writes. Before a copy that outlasts a power cut takes in a pass, with its
+    /// version, call [`Database::sync`]: after the pass, for it may tell writes from just before it began. A follower
+    /// has the process that writes do so. The same holds for a database that is restored from an older backup: make the
+    /// copy anew. After a [`repair`](crate::repair) that found damage, every version from before it meets
+    /// [`Error::ChangesGone`].
     ///
     /// [`ExpiryRule`]: crate::ExpiryRule
     /// [`Error::ChangesGone`]: crate::Error::ChangesGone
@@ -85,9 +86,9 @@ impl Database {
 }
 
 impl Container {
-    /// What has changed in this container alone, as [`Database::changes`] tells it: nothing of the others is read. That one was
-    /// dropped is told all the same, and versions are those of the whole database. It is of the container of this name: one
-    /// that is made anew, after this one was dropped, is told as made.
+    /// The changes of this container alone, as [`Database::changes`] tells them: nothing of the others is read. The
+    /// drop of a container is told all the same, and versions are those of the whole database. The container is known
+    /// by its name: one that is made anew, after this one was dropped, is told as made.
     ///
     /// ```
     /// use ebbtide::{Change, Database, Version};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::api::arguments::{KeyBounds, all_keys, key_range, prefix_range};
 use crate::api::cursor::Cursor;
-use crate::api::read::{Iter, Keys, Reading, reading_methods};
+use crate::api::iter::{Iter, Keys};
+use crate::api::read::{Reading, reading_methods};
 use crate::api::writing::{Update, Waiting, Writing};
 use crate::base::counters::ContainerStats;
 use crate::base::{AtOnce, DefaultTtl, Result, Ttl};

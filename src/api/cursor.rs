@@ -45,8 +45,8 @@ impl Direction {
 /// A position in a range of a container, between two items. It lends the items after it or before it, a chunk at a
 /// time.
 ///
-/// It sees what was written before the cursor was created, or before its snapshot was taken, and nothing later. Which
-/// items are live is judged when their chunk is returned.
+/// It sees the writes from before the cursor was created, or before its snapshot was taken, and none later. Which items
+/// are live is judged when their chunk is returned.
 ///
 /// ```
 /// use ebbtide::Database;
@@ -197,7 +197,7 @@ impl Cursor {
     }
 }
 
-/// Judges again what a cursor read before.
+/// Judges again the items that a cursor read before.
 #[cfg(feature = "tokio")]
 pub struct Judge {
     state: Arc<ContainerState>,
@@ -206,7 +206,7 @@ pub struct Judge {
 
 #[cfg(feature = "tokio")]
 impl Judge {
-    /// The item is live still.
+    /// Whether the item is still live.
     pub fn is_live<P: Patience>(&self, item: &Item) -> Result<bool, P::Failure> {
         self.engine.is_live::<P>(&self.state, item)
     }
@@ -220,7 +220,7 @@ impl Cursor {
         self.stand((!is_backwards).then(Vec::new));
     }
 
-    /// The items that [`Cursor::next_chunk`] would lend, or [`Cursor::prev_chunk`]; nothing where nothing is left.
+    /// The items that [`Cursor::next_chunk`] would lend, or [`Cursor::prev_chunk`]; none if none is left.
     pub(crate) fn items(&mut self, is_backwards: bool) -> Result<Vec<Item>> {
         let direction = match is_backwards {
             true => Direction::Backwards,
@@ -235,7 +235,7 @@ impl Cursor {
         Ok(items)
     }
 
-    /// For what it reads.
+    /// A judge of the items that it reads.
     pub(crate) fn judge(&self) -> Judge {
         Judge {
             state: self.state.clone(),

@@ -196,8 +196,9 @@ impl Database {
         AtOnce::of(self.engine.try_write(batch.borrow().checked()?))
     }
 
-    /// Runs `body` as a transaction and commits it: what it reads and writes takes effect at one moment, over any
-    /// containers, as if it ran alone, or not at all. [`Transaction`] says what it sees, what a conflict is, what it costs.
+    /// Runs `body` as a transaction and commits it: its reads and writes take effect at one moment, over any
+    /// containers, as if it ran alone, or not at all. [`Transaction`] says what it sees, what a conflict is, what it
+    /// costs.
     ///
     /// ```
     /// use ebbtide::Database;
@@ -228,19 +229,19 @@ impl Database {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// **Retries.** On a conflict `body` is run again, in a new transaction, up to 32 times in all, with rests in between
-    /// that grow from some 10 us to 10 ms: some 300 ms together. So it must do nothing else that may not be done twice. Who
-    /// waits differently calls [`Database::begin`].
+    /// **Retries.** On a conflict `body` is run again, in a new transaction, up to 32 times in all, with rests in
+    /// between that grow from some 10 us to 10 ms: some 300 ms together. So it must do nothing else that may not be
+    /// done twice. A caller that waits differently uses [`Database::begin`].
     ///
     /// # Errors
-    /// What `body` returns, and then nothing was written; [`Error::Conflict`](crate::Error::Conflict) when the last try met
-    /// a conflict too; otherwise what [`Transaction::commit`] may meet.
+    /// The error of `body`, and then nothing was written; [`Error::Conflict`](crate::Error::Conflict) when the last try
+    /// met a conflict too; otherwise those of [`Transaction::commit`].
     pub fn transaction<T>(&self, body: impl FnMut(&Transaction) -> Result<T>) -> Result<T> {
         Transaction::run(&self.engine, body)
     }
 
-    /// Begins a transaction, for those who commit it and try again themselves. It waits for the write that is under way, and
-    /// under [`Durability::Sync`](crate::Durability) for the syncs that others wait for.
+    /// Begins a transaction, for callers that commit it and try again themselves. It waits for the write that is under
+    /// way, and under [`Durability::Sync`](crate::Durability) for the syncs that others wait for.
     ///
     /// ```
     /// use ebbtide::Database;
@@ -309,7 +310,7 @@ impl Database {
     }
 
     /// Calls `then` once everything written so far survives a power cut, or with the error that prevents it: the sync
-    /// failed, or nothing can be written. Returns without waiting. One sync serves all who wait.
+    /// failed, or nothing can be written. Returns without waiting. One sync serves all waiting calls.
     ///
     /// `then` is called once, by a thread of the database, which calls one at a time: at the latest when the database
     /// is closed, by the closing thread, and at once if it is closed already. It may use the database. A panic in it is
@@ -423,13 +424,12 @@ impl Database {
         self.engine.stats()
     }
 
-    /// Takes in what the process that writes the database has written since, where this is a follower
-    /// ([`Options::follow`]): all that was acknowledged before the call is shown after it. Elsewhere nothing is
-    /// missing, and nothing happens.
+    /// Reads, in a follower ([`Options::follow`]), the writes since the last look: all that the process that writes had
+    /// acknowledged before the call is shown after it. In any other database nothing is missing, and nothing happens.
     ///
     /// # Errors
-    /// Damage, as an open would find it, or a clock that is too far behind what the other process has relied on. What
-    /// was shown before is shown further on.
+    /// Damage, as an open would find it, or a clock that is too far behind the time on which the other process has
+    /// relied. The state that was shown before stays shown.
     pub fn catch_up(&self) -> Result<()> {
         self.engine.catch_up()
     }
@@ -527,21 +527,21 @@ impl Options {
     }
 
     /// Opens the database in a folder to read it beside the process that writes it, or where nobody does. It takes no
-    /// lock and writes nothing, and the writer neither waits for it nor knows of it. What the writer does shows
-    /// within [`Options::catch_up_interval`], and at once after [`Database::catch_up`].
+    /// lock and writes nothing, and the writer neither waits for it nor knows of it. A write shows within
+    /// [`Options::catch_up_interval`], and at once after [`Database::catch_up`].
     ///
-    /// What is shown is a prefix of the writer's history, the state that an open would recover if the writer were
+    /// A follower shows a prefix of the writer's history, the state that an open would recover if the writer were
     /// killed at that moment: `Buffered` writes that are not synced, too, and a `Sync` write that is not acknowledged
     /// yet. Items are judged at each read by the follower's own clock ([`Options::clock`]), which is no earlier than
-    /// what the writer has relied on. So until the follower has caught up, an item can be gone here that a refresh or a
-    /// longer default, which it has not seen, keeps alive in the writer. A folder whose whole content is replaced by an
-    /// older or another database's is followed as what it is then. A snapshot, and an iterator, stays with the state in
-    /// which it was made, and keeps the room on disk of what it reads, also of files that the writer has removed
-    /// meanwhile.
+    /// the time on which the writer has relied. So until the follower has caught up, an item can be gone here that a
+    /// refresh or a longer default, which it has not seen, keeps alive in the writer. If the whole content of the
+    /// folder is replaced by an older or another database, that one is followed from then on. A snapshot, and an
+    /// iterator, stays with the state in which it was made, and keeps the disk space of the files it reads, also of
+    /// those that the writer has removed meanwhile.
     ///
-    /// Memory is needed for what the writer has not flushed, twice for a moment after each of its flushes. Whatever
-    /// would change something answers [`Error::ReadOnly`](crate::Error::ReadOnly), but for [`Database::checkpoint`],
-    /// which writes to another folder.
+    /// It needs memory for the records that the writer has not flushed, twice for a moment after each of its flushes. A
+    /// call that would change something answers [`Error::ReadOnly`](crate::Error::ReadOnly), but for
+    /// [`Database::checkpoint`], which writes to another folder.
     ///
     /// ```
     /// use ebbtide::{Database, Error, Options};

@@ -1,12 +1,12 @@
-//! What the database's folder consists of.
+//! The use of the database's folder.
 
 use crate::api::database::Database;
 use crate::base::Result;
 use crate::base::disk_usage::DiskUsage;
 
 impl Database {
-    /// What the database's folder consists of, in rows that add up to what `du` says of it; see [`DiskUsage`]. Reads the
-    /// folder and statistics, and no item: some milliseconds. Under load, what changes meanwhile may be missing.
+    /// The use of the database's folder, in rows that add up to the figure of `du`; see [`DiskUsage`]. Reads the folder
+    /// and statistics, and no item: some milliseconds. Under load, files that change meanwhile may be missing.
     ///
     /// A database that is open read-only has it too, also as a follower: only that lists the files that it keeps on disk
     /// itself, though the writing process has removed them.

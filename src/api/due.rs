@@ -1,4 +1,4 @@
-//! What ends when: the due curve, and items in the order of their ends.
+//! The ends of items: the due curve, and items in the order of their ends.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,12 +10,12 @@ use crate::api::container::Container;
 use crate::base::{Result, Timestamp};
 use crate::data::item::Item;
 
-/// What ends in a span of time, from the end of the bucket before to `until`, included, and the disk space that comes back in
-/// it. Estimates.
+/// The items that end in a span of time, from the end of the bucket before to `until`, included, and the disk space
+/// that comes back in it. Estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DueBucket {
-    /// The last moment of the span; one that has passed is about what has ended and is stored yet.
+    /// The last moment of the span; if it has passed, the bucket is about items that have ended and are still stored.
     pub until: SystemTime,
     /// Items that end.
     pub items: u64,
@@ -26,10 +26,11 @@ pub struct DueBucket {
 }
 
 impl Container {
-    /// What ends when, earliest first, and when the disk space comes back: of the past, what is stored yet, and of the future,
-    /// if nobody writes and the default stays. What never ends is in no bucket. At most some 70 buckets, the narrower, the
-    /// nearer to now, which is the end of one; each ends with the last of what is in it, and where nothing ends and nothing
-    /// comes back is none. From statistics, within 5 % of what is stored; reads no item.
+    /// The due curve: the items that end in each span of time, earliest first, and the disk space that comes back in
+    /// it: of the past, ended items that are still stored; of the future, as if nobody writes and the default stays.
+    /// Items that never end are in no bucket. At most some 70 buckets, the narrower, the nearer to now, which is the
+    /// end of one; each ends with the last end in it, and there is none where nothing ends and nothing comes back. From
+    /// statistics, within 5 % of what is stored; reads no item.
     ///
     /// ```
     /// use std::time::Duration;
@@ -60,9 +61,9 @@ impl Container {
             .collect()
     }
 
-    /// The live items that end in a range of time, in the order of their ends, those of one end in the order of keys. Reads
-    /// only the tables that have some. An item that is written, or ends, before it is reached is left out; so is what is
-    /// written after the iterator was made, unless it takes the place of another in time.
+    /// The live items that end in a range of time, in the order of their ends, those of one end in the order of keys.
+    /// Reads only the tables that have some. An item that is written, or ends, before it is reached is left out; so is
+    /// one that is written after the iterator was made, unless it takes the place of another in time.
     ///
     /// ```
     /// use std::time::Duration;
@@ -118,7 +119,7 @@ pub struct DueItems {
     from: Timestamp,
     /// The ends of the parts of time that are left.
     parts: VecDeque<Timestamp>,
-    /// What is left of the current part.
+    /// The rest of the current part.
     keys: VecDeque<(Timestamp, Vec<u8>)>,
 }
 
@@ -133,7 +134,7 @@ impl DueItems {
         loop {
             while let Some((end, key)) = self.keys.pop_front() {
                 let item = self.container.item(&key)?;
-                // Another end: it was written since, and is there again where it belongs, or has passed.
+                // With another end it was written since: it comes again at that end, or that has passed.
                 if let Some(item) = item.filter(|item| item.end() == end) {
                     return Ok(Some(item));
                 }

@@ -10,7 +10,7 @@ use crate::data::version::Version;
 use crate::engine::{Ended, Feed, FeedPosition};
 use crate::expiry::Cause;
 
-/// By what an item ended.
+/// The cause of an item's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ExpirationCause {
@@ -41,7 +41,7 @@ impl Expiration {
         &self.0.value
     }
 
-    /// The same, given away.
+    /// Its value, without the rest.
     #[must_use]
     pub fn into_value(self) -> Value {
         self.0.value
@@ -65,7 +65,7 @@ impl Expiration {
         self.0.at.to_system_time()
     }
 
-    /// By what it ended.
+    /// The cause of its end.
     #[must_use]
     pub fn cause(&self) -> ExpirationCause {
         match self.0.cause {
@@ -88,8 +88,8 @@ impl fmt::Debug for Expiration {
     }
 }
 
-/// Where a reader of [`Container::expirations`] is: plain data, to be stored with what the reader has done, by any format of
-/// serde. It is good across reopens, kills and changes of settings, for the container that it is of.
+/// Where a reader of [`Container::expirations`] is: plain data, to be stored with the results of the reader, by any
+/// format of serde. It is good across reopens, kills and changes of settings, for the container that it is of.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct ExpiryCursor(FeedPosition);
@@ -101,15 +101,15 @@ impl ExpiryCursor {
         ExpiryCursor(FeedPosition::Start)
     }
 
-    /// The time at which the reader is opened: what expires from then on. What had expired by then is left out, also in
-    /// the same millisecond.
+    /// The time at which the reader is opened: it gives the items that expire from then on. Items that had expired by
+    /// then are left out, also in the same millisecond.
     #[must_use]
     pub fn now() -> ExpiryCursor {
         ExpiryCursor(FeedPosition::Now)
     }
 
-    /// What expires from a moment on, rounded up to a millisecond; where it is that of the opening, as
-    /// [`ExpiryCursor::now`].
+    /// A moment, rounded up to a millisecond: the reader gives the items that expire from then on. If it is the moment
+    /// of the opening, this is the same as [`ExpiryCursor::now`].
     #[must_use]
     pub fn at(moment: SystemTime) -> ExpiryCursor {
         ExpiryCursor(FeedPosition::From(Timestamp::from_system_time_up(moment)))
@@ -206,14 +206,15 @@ impl Container {
     /// out, so that an expiration never follows a newer write. An end is given once its millisecond is over, by settled time:
     /// not while the wall clock leads and is in doubt.
     ///
-    /// What has ended is kept for an open reader that has not come so far, for at most a minute after its end. A reader that
-    /// is away longer needs [`ContainerOptions::keep_expired`](crate::ContainerOptions::keep_expired). Of the 64 latest
-    /// changes of the default and commands it is known what each has ended; a reader that is further behind gets the error.
-    /// [`WhenFull::ExpireSoonest`](crate::WhenFull::ExpireSoonest) gives a command each time that it makes room.
+    /// An item that has ended is kept for an open reader that has not come so far, for at most a minute after its end.
+    /// A reader that is away longer needs [`ContainerOptions::keep_expired`](crate::ContainerOptions::keep_expired).
+    /// The database knows which items each of the 64 latest changes of the default and commands has ended; a reader
+    /// that is further behind gets the error. [`WhenFull::ExpireSoonest`](crate::WhenFull::ExpireSoonest) gives a
+    /// command each time that it makes room.
     ///
-    /// That an end was given is known to the database from its next write on, or from when it is closed; before that, after a
-    /// kill, to the cursor alone. So open the reader at its stored cursor before anything else is read: where the clock was
-    /// set back meanwhile, time starts at the cursor, and what was given as ended is not seen again.
+    /// The database records with its next write, or when it is closed, that an end was given; after a kill before that,
+    /// only the cursor tells. So open the reader at its stored cursor before anything else is read: if the clock was
+    /// set back meanwhile, time starts at the cursor, and items that were given as ended are not seen again.
     ///
     /// # Errors
     /// The iterator gives [`Error::ExpirationsGone`](crate::Error::ExpirationsGone) when some that were asked for are not on
@@ -223,7 +224,7 @@ impl Container {
     pub fn expirations(&self, from: ExpiryCursor) -> Expirations {
         let ExpiryCursor(from) = from;
         Expirations {
-            // What has ended is kept for it from now on.
+            // Ended items are kept for it from now on.
             feed: self.engine().feed(self.state(), from.clone()).ok(),
             from,
             container: self.clone(),
@@ -231,14 +232,14 @@ impl Container {
         }
     }
 
-    /// How long what has ended is kept; see [`ContainerOptions::keep_expired`](crate::ContainerOptions::keep_expired).
+    /// How long ended items are kept; see [`ContainerOptions::keep_expired`](crate::ContainerOptions::keep_expired).
     #[must_use]
     pub fn keep_expired(&self) -> Duration {
         Duration::from_millis(self.state().feeds_keep())
     }
 
-    /// Changes how long what has ended is kept; the change is durable when this returns. What is not on disk any more does
-    /// not come back.
+    /// Changes how long ended items are kept; the change is durable when this returns. Items that are not on disk any
+    /// more do not come back.
     ///
     /// # Errors
     /// As any write.

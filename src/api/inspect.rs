@@ -91,7 +91,7 @@ pub fn repair(path: impl AsRef<Path>, apply: bool) -> Result<RepairReport> {
     engine::repair(path.as_ref(), &Options::new(), apply)
 }
 
-/// What [`Options::upgrade`] did.
+/// The result of [`Options::upgrade`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Upgraded {
@@ -237,7 +237,7 @@ impl Check<'_> {
         last
     }
 
-    /// Returns what was found, with the last edit that the log has seen.
+    /// Returns the state found, with the last edit that the log has seen.
     fn log(&mut self, wal_dir: &Path, loaded: &LoadedManifest) -> Result<Replayed> {
         let mut records = 0;
         let catalogue = &loaded.catalogue;

@@ -1,4 +1,4 @@
-//! What a database is stored in: the runs and tables of a container, and the edits that led to them.
+//! The layout of a database: the runs and tables of a container, and the edits that led to them.
 
 use std::time::SystemTime;
 
@@ -44,8 +44,8 @@ pub struct TableInfo {
 }
 
 impl Container {
-    /// The runs that it is stored in, those with the newest records first; what is not flushed yet is in none. From
-    /// statistics: reads no item.
+    /// The runs that it is stored in, those with the newest records first; records that are not flushed yet are in
+    /// none. From statistics: reads no item.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Ledgers: what of a database's history an older copy of it must be told, so that expired stays gone in it.
+//! Ledgers: the part of a database's history that an older copy of it must be told, so that expired items stay gone in
+//! it.
 //!
 //! ```text
 //! copy of today  --ledger-->  settings, floors, commands, range deletes, which containers there are, the mark; and when
@@ -8,26 +9,27 @@
 //! ```
 //!
 //! A ledger is the catalogue of a database without its log. Taking one brings the folder to rest: it is opened, flushed
-//! and closed, and the log is left out. Then the catalogue says all that there is to say.
+//! and closed, and the log is left out. Then the catalogue is the whole state.
 //!
 //! Only a folder at rest is told a ledger, and nobody opens it before: an open judges items by the settings of the
-//! copy at the time of now, and would purge what a longer default, which the ledger has, keeps alive.
+//! copy at the time of now, and would purge items that a longer default, which the ledger has, keeps alive.
 //!
 //! Invariants of an application:
 //!
-//! 1. Whatever the ledger adds has a sequence number above every record of the copy, so it reaches all of them, as it
-//!    did in the database. The catalogue's `used` is raised to the ledger's, so no later write is below it.
+//! 1. Each addition of the ledger has a sequence number above every record of the copy, so it reaches all of them, as
+//!    it did in the database. The catalogue's `used` is raised to the ledger's, so no later write is below it.
 //! 2. Settings only go forward. Commands that stand in the copy or came with an earlier ledger are kept.
 //! 3. It is one edit: all or nothing.
 //! 4. The ledger is of a state that came of the copy's, which the caller knows by [`Ledger::precedes`]: containers and runs of
 //!    another branch may have the same ids.
 //!
-//! A run of a copy *has ended* by a later ledger if its end is not after the ledger's mark, and can be trusted under the
-//! settings of the copy and those of the ledger. By the mark, under the ledger's settings, each of its records was gone,
-//! and so was every older version that it hid (the proof's case (t) 1): expiry is final, so all of them are gone in
-//! whatever the copy is told from this ledger on. Under the copy's own settings they are gone by the clock alone: so
-//! the copy need not be told the ledger, if its time starts no earlier than these ends. The mark is the database's, not
-//! a clock's: at the mark the ledger's settings were in force, and a wrong clock of who takes the ledger ends nothing.
+//! A run of a copy *has ended* by a later ledger if its end is not after the ledger's mark, and can be trusted under
+//! the settings of the copy and those of the ledger. By the mark, under the ledger's settings, each of its records was
+//! gone, and so was every older version that it hid (the proof's case (t) 1): expiry is final, so all of them are gone,
+//! whichever ledgers the copy is told from this one on. Under the copy's own settings they are gone by the clock alone:
+//! so the copy need not be told the ledger, if its time starts no earlier than these ends. The mark is the database's,
+//! not a clock's: at the mark the ledger's settings were in force, and a wrong clock of the process that takes the
+//! ledger ends nothing.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
@@ -45,9 +47,10 @@ use crate::env::{Lock, LockKind};
 use crate::expiry::{DefaultMillis, Settings};
 use crate::wal::remove_chain;
 
-/// What became of a database's containers up to one moment: their default ttls, floors, expiry commands and range
-/// deletes, and which of them were dropped; and when the tables that it had then end. No items. [`Options::ledger`]
-/// takes one, [`Options::apply_ledger`] tells it to an older copy. With serde it is an object that later versions read.
+/// The history of a database's containers up to one moment: their default ttls, floors, expiry commands and range
+/// deletes, and which of them were dropped; and when the tables of that moment end. It has no items.
+/// [`Options::ledger`] takes one, [`Options::apply_ledger`] tells it to an older copy. With serde it is an object that
+/// later versions read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ledger {
     /// 0: unknown.
@@ -59,7 +62,7 @@ pub struct Ledger {
     containers: Vec<ContainerRecord>,
 }
 
-/// A ledger as it was read: whatever it says, it is one only if a catalogue could be so.
+/// A ledger as it was read, unchecked: it is a ledger only if a catalogue could hold the same.
 #[derive(Deserialize)]
 struct Untrusted {
     #[serde(default)]
@@ -120,14 +123,15 @@ impl Ledger {
         self.used.0
     }
 
-    /// Whether a later state of the same database came of this one, or is this one. It did not where a copy of an earlier
-    /// state went on ([`Options::branch`]): what became of that one has not happened to what this state holds.
+    /// Whether a later state of the same database came of this one, or is this one. It did not if it came of a copy of
+    /// an earlier state that went on by itself ([`Options::branch`]): the later history of that copy has not happened
+    /// to the data of this state.
     #[must_use]
     pub fn precedes(&self, later: &Ledger) -> bool {
         self.is_of_same_database(later) && self.place().precedes(&later.place())
     }
 
-    /// What [`Options::branch`] was given where this state came of a branch, or of a branch of one: earliest first.
+    /// The number `told` that [`Options::branch`] was given for each branch that this state came of, earliest first.
     pub fn told(&self) -> impl Iterator<Item = u64> {
         self.branches.iter().map(|branch| branch.told)
     }
@@ -152,7 +156,7 @@ impl Ledger {
         self.mark.to_system_time()
     }
 
-    /// The same without its tables: all that another copy is told, and shorter.
+    /// The same without its tables: shorter, and all that another copy is told.
     #[must_use]
     pub fn without_tables(mut self) -> Ledger {
         let containers = self.containers.iter_mut();
@@ -160,9 +164,9 @@ impl Ledger {
         self
     }
 
-    /// The files of this state's tables in which nothing is left by a later ledger of the same database: each item had
-    /// expired by [`Ledger::mark`] of that, and so had every older version that it replaced. Paths below the
-    /// database's folder. Only what ended by the clock counts, not what a command ended.
+    /// The files of this state's tables in which no item is left by a later ledger of the same database: each item had
+    /// expired by the later one's [`Ledger::mark`], and so had every older version that it replaced. Paths below the
+    /// database's folder. Only items that ended by the clock count, not those that a command ended.
     #[must_use]
     pub fn ended_by(&self, later: &Ledger) -> Vec<String> {
         if !self.is_of_same_database(later) {
@@ -224,8 +228,8 @@ fn ending_runs(record: &ContainerRecord, moment: Timestamp) -> impl Iterator<Ite
     record.runs.iter().filter(ends)
 }
 
-/// The runs of a container that have ended by a later ledger; see the file's head. Of a container that was dropped
-/// since, nobody asks under later settings.
+/// The runs of a container that have ended by a later ledger; see the file's head. A container that was dropped since
+/// has no later settings to trust the end under.
 fn ended_runs<'a>(
     record: &'a ContainerRecord,
     later: &Ledger,
@@ -242,7 +246,7 @@ fn table_files(run: &RunRecord) -> impl Iterator<Item = String> {
     tables.map(|table| format!("{}/{}", file_name::TABLES_DIR, file_name::table(table.id)))
 }
 
-/// The changes that take runs out of a catalogue whose last write is `used`; what was in them has ended by `at`.
+/// The changes that take runs out of a catalogue whose last write is `used`; their items had ended by `at`.
 fn drop_of(id: ContainerId, runs: &[&RunRecord], used: Seq, at: Timestamp) -> Vec<Change> {
     let removed = runs.iter().map(|run| Change::RemoveRun(id, run.id));
     let mut changes: Vec<Change> = removed.collect();
@@ -287,7 +291,7 @@ fn tell(
     Ok(())
 }
 
-/// Whether a command was given that no longer stands, and that the floors need not cover.
+/// Whether a command was given that no longer stands, and that the floors may not cover.
 fn misses_command(older: &Settings, later: &Settings) -> bool {
     let last = later.command_seq;
     last > older.command_seq
@@ -325,20 +329,22 @@ impl Options {
         Ok(Ledger::of(self.rested(path.as_ref())?))
     }
 
-    /// Tells a copy of a database, which no process has open, what became of the database later. What had expired by
-    /// the ledger is gone in the copy too: by changed defaults, by commands, or because its container was dropped;
-    /// the copy's time starts no earlier than [`Ledger::mark`]. Range deletes that the ledger has apply. Deletes and
-    /// overwrites of single items are in no ledger: such items are as the copy has them. A ledger that is older than
-    /// the copy changes nothing. Of several ledgers, apply the older ones first, and only those that the copy's own
-    /// [precedes](Ledger::precedes). What a backup of another copy left out ([`Options::drop_ending_before`]) is not told.
+    /// Tells a copy of a database, which no process has open, the later history of the database. Items that had expired
+    /// by the ledger are gone in the copy too: by changed defaults, by commands, or because their container was
+    /// dropped; the copy's time starts no earlier than [`Ledger::mark`]. Range deletes that the ledger has apply.
+    /// Deletes and overwrites of single items are in no ledger: such items are as the copy has them. A ledger that is
+    /// older than the copy changes nothing. Of several ledgers, apply the older ones first, and only those that the
+    /// copy's own [precedes](Ledger::precedes). Items that a backup of another copy left out
+    /// ([`Options::drop_ending_before`]) are not told.
     ///
-    /// The copy must be one of the same database. It must be at rest: [`Options::ledger`] was called on it when it was fresh,
-    /// and nobody has opened it since. An open before would purge what a longer default, which the ledger has, keeps alive.
+    /// The copy must be one of the same database. It must be at rest: [`Options::ledger`] was called on it when it was
+    /// fresh, and nobody has opened it since. An open before would purge items that a longer default, which the ledger
+    /// has, keeps alive.
     ///
     /// # Errors
-    /// [`Error::NotFound`], damage, and what writing answers; [`Error::InvalidArgument`] if the copy has a log, or is of
-    /// another database, or a command of the ledger has been followed by so many changes and commands, 64, that it is
-    /// not known what it reached. After an error the copy is as it was.
+    /// [`Error::NotFound`], damage, and the errors of writing; [`Error::InvalidArgument`] if the copy has a log, or is
+    /// of another database, or a command of the ledger has been followed by so many changes and commands, 64, that it
+    /// is not known what it reached. After an error the copy is as it was.
     pub fn apply_ledger(&self, path: impl AsRef<Path>, ledger: &Ledger) -> Result<()> {
         self.edit_at_rest(path.as_ref(), |catalogue| {
             ledger.expect_of(catalogue)?;
@@ -351,8 +357,8 @@ impl Options {
 
     /// Takes those tables out of a copy at rest that have ended by a later ledger: the ones that
     /// [`Ledger::ended_by`] names. Their files need not be there. It changes no result of the copy from now on, whether
-    /// it is told the ledger or not; its time starts no earlier than what it has lost ended. Comes before
-    /// [`Options::apply_ledger`].
+    /// it is told the ledger or not; its time starts no earlier than the end of the last item that it has lost. Comes
+    /// before [`Options::apply_ledger`].
     ///
     /// # Errors
     /// As those of [`Options::apply_ledger`].
@@ -430,8 +436,8 @@ impl Options {
     /// the ledger of the copy as it was, and `told` a number by which the caller finds the last ledger that it was told,
     /// or 0. Comes last of all.
     ///
-    /// A branch has other containers than the database, and whatever happens in one does not happen in the other, though
-    /// both count on from the same number. [`Ledger::precedes`] tells them apart.
+    /// A branch has other containers than the database, and an event in one does not happen in the other, though both
+    /// count on from the same number. [`Ledger::precedes`] tells them apart.
     ///
     /// ```
     /// use ebbtide::{Database, Options};

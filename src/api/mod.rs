@@ -3,6 +3,7 @@
 
 pub mod arguments;
 pub mod cursor;
+pub mod iter;
 pub mod read;
 pub mod writing;
 pub mod container;

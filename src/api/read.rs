@@ -3,15 +3,13 @@
 //! [`reading_methods`] defines them, with their documentation, for a type that has `fn reading(&self) -> Reading<'_>`;
 //! [`Reading`] implements them.
 
-use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use crate::api::arguments::{all_keys, check_key};
 use crate::api::cursor::Cursor;
+use crate::api::iter::Iter;
 use crate::base::{Attempt, Now, Patience, Result, Wait};
 use crate::data::batch::KeyRange;
 use crate::data::item::{Item, Value};
@@ -55,8 +53,8 @@ impl<'a> Reading<'a> {
         self.point::<P>()?.contains(key)
     }
 
-    /// See [`reading_methods`], also for the methods below. They are not generic: what is generic is compiled with the
-    /// caller's crate, where functions of this one are not inlined.
+    /// See [`reading_methods`], also for the methods below. They are not generic: a generic function is compiled with
+    /// the caller's crate, where functions of this one are not inlined.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         self.get_by::<Wait>(key)
     }
@@ -83,9 +81,7 @@ impl<'a> Reading<'a> {
     }
 
     pub fn range(&self, range: KeyRange) -> Iter {
-        Iter {
-            scan: Some(self.scan(range)),
-        }
+        Iter::of(self.scan(range))
     }
 
     pub fn cursor(&self, range: KeyRange) -> Cursor {
@@ -137,7 +133,7 @@ impl<'a> Reading<'a> {
             return 0;
         }
         let mut items = 0;
-        // What comes behind an error is not counted.
+        // Items behind an error are not counted.
         let _ = self.for_each(range, |_, _| {
             items += 1;
             match items < most {
@@ -150,7 +146,7 @@ impl<'a> Reading<'a> {
 
     pub fn size_estimate(&self, range: KeyRange) -> u64 {
         let mut bytes = 0;
-        // What comes behind an error is not counted.
+        // Items behind an error are not counted.
         let _ = self.for_each(range, |key, value| {
             bytes += (key.len() + value.len()) as u64;
             ControlFlow::<()>::Continue(())
@@ -297,8 +293,8 @@ macro_rules! reading_methods {
                 self.reading().contains(key.as_ref())
             }
 
-            /// All live items, in the order of keys. Sees what was written before the call, or before the snapshot was
-            /// taken, and nothing later; whether an item is live is judged when it is reached.
+            /// All live items, in the order of keys. Sees the writes from before the call, or before the snapshot was
+            /// taken, and none later; whether an item is live is judged when it is reached.
             ///
             /// ```
             /// use std::time::Duration;
@@ -493,7 +489,8 @@ macro_rules! reading_methods {
             }
 
             /// The number of live items in a range, if there are fewer than `most`, else `most`: exact like
-            /// [`Self::count`], and it reads no more of them. What cannot be read is not counted: 0 if the handle is closed.
+            /// [`Self::count`], and it reads no more of them. Items that cannot be read are not counted: 0 if the
+            /// handle is closed.
             ///
             /// ```
             /// use ebbtide::Database;
@@ -510,8 +507,8 @@ macro_rules! reading_methods {
                 self.reading().count_up_to(key_range(range), most)
             }
 
-            /// An estimate of the bytes of keys and values of the live items in a range. What cannot be read is not
-            /// counted: 0 if the handle is closed.
+            /// An estimate of the bytes of keys and values of the live items in a range. Items that cannot be read are
+            /// not counted: 0 if the handle is closed.
             #[must_use]
             pub fn size_estimate(&self, range: impl KeyBounds) -> u64 {
                 self.reading().size_estimate(key_range(range))
@@ -529,86 +526,6 @@ macro_rules! reading_methods {
     };
 }
 pub(crate) use reading_methods;
-
-/// Items in the order of keys, from both ends.
-#[must_use = "items are read when they are asked for"]
-pub struct Iter {
-    scan: Option<Result<Scan>>,
-}
-
-impl fmt::Debug for Iter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Iter")
-            .field("has_ended", &self.scan.is_none())
-            .finish_non_exhaustive()
-    }
-}
-
-impl Iter {
-    #[inline]
-    fn step(
-        &mut self,
-        step: impl FnOnce(&mut Scan) -> Option<Result<Item>>,
-    ) -> Option<Result<Item>> {
-        let item = match self.scan.as_mut()? {
-            Ok(scan) => step(scan),
-            Err(error) => Some(Err(error.clone())),
-        };
-        if !matches!(item, Some(Ok(_))) {
-            self.scan = None;
-        }
-        item
-    }
-}
-
-impl Iterator for Iter {
-    type Item = Result<Item>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        // Apart from the step, whose item is moved once more.
-        if let Some(Ok(scan)) = &mut self.scan
-            && let Some(item) = scan.take()
-        {
-            return Some(Ok(item));
-        }
-        self.step(|scan| scan.step(true))
-    }
-}
-
-impl DoubleEndedIterator for Iter {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.step(Scan::next_back)
-    }
-}
-
-impl std::iter::FusedIterator for Iter {}
-
-/// Keys in order, from both ends.
-#[must_use = "items are read when they are asked for"]
-#[derive(Debug)]
-pub struct Keys {
-    pub(crate) items: Iter,
-}
-
-fn key_of(item: Result<Item>) -> Result<Bytes> {
-    item.map(|item| Bytes::copy_from_slice(item.key()))
-}
-
-impl Iterator for Keys {
-    type Item = Result<Bytes>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.items.next().map(key_of)
-    }
-}
-
-impl DoubleEndedIterator for Keys {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.items.next_back().map(key_of)
-    }
-}
-
-impl std::iter::FusedIterator for Keys {}
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! Retention: expiring items on command, and what that or another default would end.
+//! Retention: expiring items on command, and previews of that and of another default.
 
 use std::time::SystemTime;
 
@@ -8,7 +8,7 @@ use crate::base::{DefaultTtl, Quota, Result, Timestamp};
 use crate::data::explanation::Explanation;
 use crate::expiry::{DefaultMillis, Expire, SettingsChange, Tally};
 
-/// What a change of a container's retention would end: live items that would be gone.
+/// The effect that a change of a container's retention would have: live items that would be gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Preview {
@@ -18,14 +18,14 @@ pub struct Preview {
     pub bytes: u64,
 }
 
-/// Expiring on command: each command is a write that costs the same however many items there are, and is durable when it
-/// returns. What it ends is gone from the next read on, for snapshots and iterators too, and nothing brings it back. Items
-/// that are written after it are not concerned, whatever their times.
+/// Expiring on command: each command is a write that costs the same however many items there are, and is durable when
+/// it returns. The items that it ends are gone from the next read on, for snapshots and iterators too, and nothing
+/// brings them back. Items that are written after it are not concerned, whatever their times.
 ///
 /// In a batch, the commands are [`Batch::expire_before`](crate::Batch::expire_before) and its neighbours.
 impl Container {
-    /// Expires at once what would end before `moment`, by its own ttl or by the container's default. Items without an end
-    /// stay. `moment` is rounded up to a millisecond; one that has passed already ends nothing.
+    /// Expires at once the items that would end before `moment`, by their own ttl or by the container's default. Items
+    /// without an end stay. `moment` is rounded up to a millisecond; one that has passed already ends nothing.
     ///
     /// ```
     /// use std::time::{Duration, UNIX_EPOCH};
@@ -52,9 +52,9 @@ impl Container {
         self.command(Expire::Before(Timestamp::from_system_time_up(moment)))
     }
 
-    /// Expires at once what was written before `moment`, whatever its ttl: also what never expires, and where ttl is off.
-    /// An item was written when it was last put or touched; one that [`Ttl::Keep`](crate::Ttl::Keep) has replaced, when
-    /// that one was.
+    /// Expires at once the items that were written before `moment`, whatever their ttl: also items that never expire,
+    /// and where ttl is off. An item was written when it was last put or touched; one put with
+    /// [`Ttl::Keep`](crate::Ttl::Keep), when the item that it replaced was.
     ///
     /// ```
     /// use std::time::{Duration, UNIX_EPOCH};
@@ -143,8 +143,9 @@ impl Container {
         self.preview(SettingsChange::Expire(Expire::WrittenBefore(moment)))
     }
 
-    /// Why a key reads as it does: every stored version of it, where it lies, what hides or ends it, and when its bytes leave
-    /// the disk. Reads what a get of the key reads and the same of each run. What has been removed is not known any more.
+    /// Why a key reads as it does: every stored version of it, where it lies, what hides or ends it, and when its bytes
+    /// leave the disk. Reads what a get of the key reads and the same of each run. A version that was removed is not
+    /// known any more.
     ///
     /// # Errors
     /// Those of [`Container::get`].
@@ -175,8 +176,8 @@ impl Container {
         self.engine().quota(self.state())
     }
 
-    /// Sets the most live bytes that the container may hold, or lifts the limit. Durable when it returns. What is stored
-    /// stays: where more is live, the next write that adds something is refused, or makes room.
+    /// Sets the most live bytes that the container may hold, or lifts the limit. Durable when it returns. Stored items
+    /// stay: if more is live, the next write that adds something is refused, or makes room.
     ///
     /// ```
     /// use std::time::Duration;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::api::arguments::{KeyBounds, all_keys, key_range, prefix_range};
 use crate::api::cursor::Cursor;
-use crate::api::read::{Iter, Keys, Reading, reading_methods};
+use crate::api::iter::{Iter, Keys};
+use crate::api::read::{Reading, reading_methods};
 use crate::base::{AtOnce, Result};
 use crate::data::item::{Item, Value};
 use crate::engine::{ContainerState, Handle, SnapshotPin};

@@ -8,7 +8,7 @@
 //!
 //! Invariants:
 //!
-//! 1. What a call answers is what it would answer if all calls were made at once, at the moment of the commit.
+//! 1. Each call answers as if all calls were made at once, at the moment of the commit.
 //! 2. Nothing is seen by others before the commit, and nothing at all if there is none.
 //! 3. One call at a time: each has the lock of `state` while it lasts. A [`TransactionIter`] takes it for each step, so that
 //!    other calls may come in between. One that is leaked counts as one that has read all of its range.
@@ -45,16 +45,17 @@ const FIRST_REST: Duration = Duration::from_micros(10);
 const LONGEST_REST: Duration = Duration::from_millis(10);
 
 /// Reads and writes that take effect together, at one moment, or not at all: over any containers of one database, and
-/// serializable: as if each transaction ran alone. [`Database::transaction`](crate::Database::transaction) makes one, runs
-/// it and tries again; [`Database::begin`](crate::Database::begin) makes one for those who try again themselves.
+/// serializable: as if each transaction ran alone. [`Database::transaction`](crate::Database::transaction) makes one,
+/// runs it and tries again; [`Database::begin`](crate::Database::begin) makes one for callers that try again
+/// themselves.
 ///
-/// It reads what was written before it began, and its own writes on top of that; what others write meanwhile it does not
-/// see. All is judged by one time, [`Transaction::now`].
+/// It sees the writes from before it began, and its own writes on top of them; it does not see what others write
+/// meanwhile. All is judged by one time, [`Transaction::now`].
 ///
 /// **Conflicts.** Nothing is locked. When it commits, all that was read has to be as it was: each key, those that had
 /// no item too, and each range as far as it was read. Where something was written, deleted, came in between, or has
 /// *expired* since the transaction began, the answer is [`Error::Conflict`], with the container and the key, and
-/// nothing is written. A write of others counts whatever it changes, a delete of what was not there too. The same goes
+/// nothing is written. Each write of others counts, whatever it changes, also a delete of an absent key. The same goes
 /// for an item that has ended by the time it is read, for a read that finds nothing where a flush or a merge may have
 /// dropped such an item, and for a container whose default ttl was changed after the transaction began. So a read can
 /// be the one that answers with the conflict. After its first conflict a transaction answers nothing else. Keys that
@@ -176,14 +177,14 @@ impl Transaction {
         Ok(self.item(container, key)?.is_some())
     }
 
-    /// All live items, in the order of keys, from both ends. What the transaction has written is among them, as it is when
-    /// it is reached: it may go on writing meanwhile.
+    /// All live items, in the order of keys, from both ends. The transaction's own writes are among them, each as it is
+    /// when it is reached: it may go on writing meanwhile.
     pub fn iter(&self, container: &Container) -> TransactionIter<'_> {
         self.scan(container, all_keys())
     }
 
-    /// As [`Transaction::iter`], for the keys in a range. What counts as read is what was reached: of an iterator that
-    /// is left after ten items, the range up to the tenth.
+    /// As [`Transaction::iter`], for the keys in a range. Only the part that was reached counts as read: of an iterator
+    /// that is left after ten items, the range up to the tenth.
     ///
     /// ```
     /// use ebbtide::Database;
@@ -357,7 +358,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// The time by which the transaction judges what it reads: that of its beginning, to the millisecond. What it writes has
+    /// The time by which the transaction judges its reads: that of its beginning, to the millisecond. Its writes have
     /// the time of its commit.
     #[must_use]
     pub fn now(&self) -> SystemTime {
@@ -377,8 +378,8 @@ impl Transaction {
     /// one moment only if this succeeds.
     ///
     /// # Errors
-    /// [`Error::Conflict`] with a container and a key that is not as it was; otherwise what a batch may meet. After each
-    /// nothing was written.
+    /// [`Error::Conflict`] with a container and a key that is not as it was; otherwise the errors of a batch. After
+    /// each nothing was written.
     pub fn commit(self) -> Result<Written> {
         let TransactionState {
             mut read_set,

@@ -8,9 +8,9 @@
 //! left             (d ......)            consumed: a to c, k to z
 //! ```
 //!
-//! Invariants: what was shown or passed lies outside of `left`, and is what the read set is told in the end; of an own write
-//! and an item of the snapshot with one key, the own write counts. Own writes are looked up at each step, so those made
-//! meanwhile are seen where they lie in `left`.
+//! Invariants: the keys that were shown or passed lie outside of `left`, and the read set is told of them in the end;
+//! of an own write and an item of the snapshot with one key, the own write counts. Own writes are looked up at each
+//! step, so those made meanwhile are seen where they lie in `left`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,14 +28,14 @@ pub struct TransactionIter<'t> {
     engine: &'t Handle,
     transaction: &'t Mutex<TransactionState>,
     range: KeyRange,
-    /// What lies between the items that were shown from either end.
+    /// The part of the range between the items that were shown from either end.
     left: KeyRange,
     /// Until it ends, or fails.
     source: Option<Source>,
     failed: Option<Error>,
 }
 
-/// What the snapshot has of a range.
+/// The snapshot's items of a range.
 struct Source {
     state: Arc<ContainerState>,
     place: usize,
@@ -203,7 +203,7 @@ impl TransactionIter<'_> {
         }
     }
 
-    /// Says what was read: all of the range, or what lies on either side of what is left.
+    /// Tells the read set what was read: all of the range, or the parts on either side of `left`.
     fn end(&mut self, is_exhausted: bool) {
         let Some(source) = self.source.take() else {
             return;

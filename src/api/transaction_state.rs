@@ -1,7 +1,7 @@
-//! What a transaction has read and written, as one.
+//! The reads and writes of a transaction, as one.
 //!
-//! Invariant: a key that the transaction has not written is read from the snapshot, and the read set knows it; of one that it
-//! has written nothing is read.
+//! Invariant: a key that the transaction has not written is read from the snapshot, and the read set knows it; a key
+//! that it has written is not read.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::engine::{ContainerState, Handle, ReadSet};
 
 /// See the file's head.
 pub struct TransactionState {
-    /// What it has read.
+    /// Its reads.
     pub read_set: ReadSet,
-    /// What it has written, a container each.
+    /// Its writes, a container each.
     pub own: Vec<(Arc<ContainerState>, OwnWrites)>,
     /// How durable the commit is to be; `None`: as the database has it.
     pub durability: Option<Durability>,
@@ -34,7 +34,7 @@ impl TransactionState {
         }
     }
 
-    /// What was written to a container.
+    /// The writes to a container.
     pub fn own(&self, state: &Arc<ContainerState>) -> Option<&OwnWrites> {
         let mut own = self.own.iter();
         let own = own.find(|(of, _)| Arc::ptr_eq(of, state));
@@ -52,7 +52,7 @@ impl TransactionState {
         &mut self.own[place].1
     }
 
-    /// What an own write shows now, in a container that was touched.
+    /// The item that an own write shows now, in a container that was touched.
     pub fn own_item(
         &mut self,
         engine: &Handle,
@@ -96,7 +96,7 @@ impl TransactionState {
         }
     }
 
-    /// The lifetime of a new value: what `Keep` stands for is read.
+    /// The lifetime of a new value; for `Keep` the item in its place is read.
     pub fn ttl_over(
         &mut self,
         engine: &Handle,

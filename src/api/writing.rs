@@ -1,7 +1,7 @@
-//! Writing: what the methods of a container do, in whichever way the engine is asked.
+//! Writing: the methods of a container, for callers that wait and for those that do not.
 //!
-//! [`Writing`] checks what it is given and says which write it is, and the engine does it; a [`WriteMode`] says whether
-//! that may take as long as it takes: [`Waiting`].
+//! [`Writing`] checks its arguments and says which write it is, and the engine does it; a [`WriteMode`] says whether
+//! the call may wait: [`Waiting`] does.
 
 use std::result::Result as Either;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::data::write::{Updated, Written};
 use crate::engine::{Begun, ContainerState, Handle, UpdateAction};
 use crate::expiry::ttl_millis;
 
-/// What [`Container::update`](crate::Container::update) does with the item it was shown.
+/// The action of [`Container::update`](crate::Container::update) on the item that its closure was shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Update {
@@ -36,14 +36,14 @@ pub trait WriteMode {
     /// Whether the caller waits.
     type Patience: Patience;
 
-    /// This was begun.
+    /// Takes note of a write that was begun, and returns its version and time.
     fn note(&self, begun: Begun) -> Written;
 }
 
-/// Why it was not done.
+/// The reason why a write was not done.
 type Failure<W> = <<W as WriteMode>::Patience as Patience>::Failure;
 
-/// It waits for what the write has to wait for.
+/// The mode of a caller that waits.
 pub struct Waiting;
 
 impl WriteMode for Waiting {
@@ -88,7 +88,7 @@ pub struct Writing<'a, W> {
     pub way: W,
 }
 
-/// What is decided of an item, if that is allowed.
+/// The engine's form of an action on an item, if it is allowed.
 fn action(update: Update, found: Option<&Item>) -> Result<UpdateAction> {
     Ok(match update {
         Update::Keep => UpdateAction::Keep,

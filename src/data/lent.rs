@@ -231,7 +231,7 @@ impl Lent {
     }
 
     /// Key and value of the last item.
-    #[inline]
+    #[inline(always)]
     pub fn last(&self) -> Option<(&[u8], &[u8])> {
         let index = self.len().checked_sub(1)?;
         let mut parts = self.parts.iter().rev();

@@ -1,5 +1,5 @@
-//! What a reader sees of merged sources: of every key the newest version up to its sequence number, unless that is dead
-//! or a range delete covers it.
+//! The visible items of merged sources: of every key the newest version up to the reader's sequence number, unless that
+//! is dead or a range delete covers it.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && key_prefix(a) == key_prefix(b) && a == b
 }
 
-/// What a reader sees.
+/// The writes and range deletes that a reader sees.
 #[derive(Clone, Debug)]
 pub struct Horizon {
     /// Later writes are not seen.
     pub max: Seq,
     /// The range deletes up to that sequence number.
     pub tombstones: Arc<RangeTombstones>,
-    /// What the reader may pass over unread; only one that judges by the time of each step may.
+    /// The ranges that the reader may pass over unread; none unless it judges by the time of each step.
     pub bare: Option<Arc<BareRanges>>,
 }
 
@@ -46,15 +46,15 @@ impl Horizon {
 /// alternate, slices would be short.
 const LEAD_LEAST: usize = 3;
 
-/// What a call lends.
+/// The view and the limits of a lending call.
 pub struct Lending<'a> {
-    /// What is known to be shown.
+    /// The view under which items are certain to be shown.
     pub view: &'a CertainView,
     /// The number of this call; not 0.
     pub call: u64,
     /// In the direction of the walk, only keys before this.
     pub bound: Option<&'a [u8]>,
-    /// An item that is live now, and not by `view`, is the only one of its call.
+    /// Whether an item that is live now, and dead by `view`, is the only one of its call.
     pub dying_alone: bool,
 }
 
@@ -67,9 +67,9 @@ pub struct Walk<C> {
     given: bool,
     /// The items behind the first record, which are returned before the merge moves on. Forwards.
     slice: Option<BlockSlice>,
-    /// The cursor that the last item came from, and from how many others before that in a row.
+    /// The cursor of the last item, and how many items in a row it gave before that one.
     leader: (Option<usize>, usize),
-    /// What was passed since the last item.
+    /// The records passed since the last item.
     between: Between,
 }
 
@@ -105,7 +105,7 @@ impl<C: Cursor> Walk<C> {
         self.between.has_found()
     }
 
-    /// Where the walk has passed most without an item since this was last called, if that was much.
+    /// The range with the most passed records and no item since the last call, if they were many.
     pub fn take_found(&mut self) -> Option<Bare> {
         self.between.take_found()
     }
@@ -127,7 +127,7 @@ impl<C: Cursor> Walk<C> {
         self.merge.pass_over_bare(Some(view))
     }
 
-    /// Called where an item or the end of the range comes, with this key; none: there are no more records.
+    /// Called at an item, or at the end of the range, with the key there; none: there are no more records.
     #[inline(always)]
     fn end_between(&mut self, key: Option<&[u8]>) {
         if self.between.is_told(self.merge.passed()) {
@@ -141,7 +141,7 @@ impl<C: Cursor> Walk<C> {
         self.merge.forget_passed();
     }
 
-    /// The first record has no key that is admitted, or there is none.
+    /// Called where the key of the first record is not admitted, or no record is left.
     #[cold]
     fn end_range(&mut self) -> Result<()> {
         self.merge.end()?;
@@ -159,15 +159,15 @@ impl<C: Cursor> Walk<C> {
         }
         self.merge.note_passed();
         if self.horizon.shows(header, key, view.dead(header)) {
-            // It is dead by a clock that leads, and not for good.
+            // The record is dead by a clock that leads, and not for good.
             self.between.begin_anew();
             self.merge.forget_passed();
         }
     }
 
-    /// The next visible item at this moment whose key `admits` accepts: forwards, those before the bound. What is live by
-    /// the view is. `decided` becomes the last key that was decided about, visible or not, or a slice knows it; older
-    /// versions of that key are skipped.
+    /// The next item that is visible at this moment and whose key `admits` accepts: forwards, a key before the bound.
+    /// An item that is live by the view is live at this moment. `decided` becomes the last key that was decided about,
+    /// visible or not, unless a slice holds it; older versions of that key are skipped.
     #[inline]
     pub fn next<F: Fn() -> ExpiryViews>(
         &mut self,
@@ -191,7 +191,7 @@ impl<C: Cursor> Walk<C> {
         self.forwards(check, decided, admits)
     }
 
-    /// The slice, if there is one and the view is its.
+    /// The slice, if there is one under this view.
     #[inline(always)]
     pub fn block_slice(&mut self, view: &CertainView) -> Option<&mut BlockSlice> {
         let slice = self.slice.as_mut();
@@ -235,7 +235,7 @@ impl<C: Cursor> Walk<C> {
         self.slice.as_mut()
     }
 
-    /// Ends the slice: what it knew is in `decided` then. Called before anything else moves, and when the range does.
+    /// Ends the slice: its last key goes to `decided`. Called before anything else moves, and when the range shrinks.
     pub fn end_slice(&mut self, decided: &mut Vec<u8>) {
         if let Some(slice) = self.slice.take() {
             let (last, key) = slice.last();
@@ -345,7 +345,7 @@ impl<C: Cursor> Walk<C> {
         Ok(true)
     }
 
-    /// Lends what needs no look at each record. False: the first record needs one.
+    /// Lends the records that need no look at each. False: the first record needs one.
     #[inline]
     fn lend_many<F: Fn() -> ExpiryViews>(
         &mut self,
@@ -364,7 +364,7 @@ impl<C: Cursor> Walk<C> {
         let before = lent.len();
         let stand = self.merge.lend(&ask, lent, check.for_good());
         self.given = matches!(stand, Ok(LendOutcome::OnLast));
-        // What was passed over without an item are versions of these keys.
+        // The records that were passed over without an item are versions of these keys.
         if lent.len() > before
             && let Some((key, _)) = lent.last()
         {
@@ -407,7 +407,7 @@ impl<C: Cursor> Walk<C> {
         if is_alone && !lent.is_empty() {
             return Ok(ControlFlow::Break(true));
         }
-        // It is decided about when it is lent: after an error it comes again.
+        // A record is decided about once it is lent: after an error it comes again.
         if is_shown {
             let front = self.merge.front().expect("a record has a cursor");
             front.lend_one(lent)?;

@@ -1,4 +1,5 @@
-//! What every part of the engine asks: whether reads and writes are allowed, and by which time and settings to judge.
+//! Questions of every part of the engine: whether reads and writes are allowed, and by which time and settings to
+//! judge.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -59,7 +60,7 @@ impl Engine {
         }
     }
 
-    /// Says why writes are not allowed, unless they are by now.
+    /// Returns the reason why writes are not allowed, unless they are allowed by now.
     #[cold]
     fn check_writable_again(&self) -> Result<()> {
         self.scheduler.check_open()?;
@@ -149,7 +150,7 @@ impl Engine {
         views.expect("whoever waits gets them")
     }
 
-    /// The same for whoever may wait, or may not.
+    /// The same for callers that may wait, and for those that may not.
     pub(super) fn exact_views<P: Patience>(
         &self,
         state: &ContainerState,
@@ -177,9 +178,10 @@ impl Engine {
         ExpiryView::at(self.clock.at_most().after(millis), || state.settings())
     }
 
-    /// The view in settled time, for jobs: as long ago as is held for readers of expirations.
+    /// The view in settled time, for jobs: earlier by the time for which ended items are kept for readers of
+    /// expirations.
     pub(super) fn settled_view(&self, state: &ContainerState) -> ExpiryView {
-        // Nothing is purged while the clock is doubted: at moment 0 only what a floor covers has expired.
+        // Nothing is purged while the clock is doubted: at moment 0 only items that a floor covers have expired.
         let purge_time = self.clock.purge_time();
         let settled = purge_time.unwrap_or_else(|| self.clock.read().settled);
         let moment = state.feeds().purge_horizon(settled);

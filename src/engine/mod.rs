@@ -8,24 +8,24 @@
 //!
 //! | part | owns | file in parts/ |
 //! | --- | --- | --- |
-//! | `CommitLog` | one order of writes; what is logged, in memory, visible | commit_log.rs |
-//! | `Catalog` | what is durable of tables and settings; its edits | catalog.rs |
+//! | `CommitLog` | the order of writes, and how far they are logged, in memory, visible | commit_log.rs |
+//! | `Catalog` | the durable catalogue of tables and settings; its edits | catalog.rs |
 //! | `ContainerSet` | containers by name | containers.rs |
 //! | `ContainerState` | a container | state.rs |
-//! | `ReadStates` | a container's read states, and what they are without | read_states.rs |
-//! | `Snapshots` | open snapshots, and what jobs keep for them | snapshots.rs |
+//! | `ReadStates` | a container's read states, and notes of the records that they lack | read_states.rs |
+//! | `Snapshots` | open snapshots, and the versions that jobs keep for them | snapshots.rs |
 //! | `SettingsCell` | a container's settings, as one value | settings_cell.rs |
-//! | `Feeds` | readers of a container's expirations, and what is held for them | feeds.rs |
+//! | `Feeds` | readers of a container's expirations, and the ended items kept for them | feeds.rs |
 //! | `Passes` | where passes of `changes` read, once settings change | passes.rs |
-//! | `Allowance` | what a quota lets be written before live bytes are estimated anew | allowance.rs |
-//! | `Scheduler` | threads, who may work now, what failed | scheduler.rs |
-//! | `Throttle` | what slows writers and background work | throttle.rs |
+//! | `Allowance` | the bytes that a quota lets writes add before live bytes are estimated anew | allowance.rs |
+//! | `Scheduler` | threads, which of them may work now, failures | scheduler.rs |
+//! | `Throttle` | throttling of writers and of background work | throttle.rs |
 //! | `ObsoleteTables` | tables to be removed | obsolete.rs |
 //! | `Loads` | tables that bulk loads write | loads.rs |
 //! | `DamagedTables` | damaged tables that scrubbing found | damage.rs |
 //! | `SyncWaiters` | callers who wait for a sync of the log | sync_waiters.rs |
-//! | `Events` | what the listener is told | events.rs |
-//! | `Follower` | what is taken in of another process's database | follower.rs |
+//! | `Events` | events for the listener | events.rs |
+//! | `Follower` | how far another process's database was read | follower.rs |
 //!
 //! [`Engine`] holds the parts; the other folders are its operations.
 //!
@@ -139,7 +139,7 @@ pub struct Engine {
     catalog: Catalog,
     scheduler: Scheduler,
     throttle: Throttle,
-    /// What the quota of the whole database allows.
+    /// The allowance of the whole database's quota.
     allowance: Allowance,
     obsolete: ObsoleteTables,
     loads: Loads,
@@ -148,6 +148,6 @@ pub struct Engine {
     events: Events,
     #[cfg(feature = "metrics")]
     publisher: Publisher,
-    /// Not there where this is the process that writes.
+    /// None in the process that writes.
     follower: Option<Follower>,
 }

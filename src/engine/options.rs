@@ -20,7 +20,7 @@ pub enum Durability {
     Sync,
 }
 
-/// What a write does when memory is full because flushing falls behind.
+/// The behaviour of a write when memory is full because flushing falls behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stall {
@@ -198,11 +198,11 @@ impl Options {
         self
     }
 
-    /// The cap on merging and reclaiming, in bytes a second, counting what they write and what the device reads for
-    /// them. The log, flushes and the device's reads for others are never held back, and merging and reclaiming use
-    /// only what these leave of the rate. They use all of it when a deadline is near, the disk is nearly full (less
-    /// than 5 % or 2 GiB free, whichever is less) or runs have piled up to twice [`Options::max_runs`]. Default 256
-    /// MiB, at least 1. May be changed later: `Database::set_background_rate`.
+    /// The cap on merging and reclaiming, in bytes a second, counting their writes and the device's reads for them. The
+    /// log, flushes and the device's reads for others are never held back, and merging and reclaiming use only what
+    /// these leave of the rate. They use all of it when a deadline is near, the disk is nearly full (less than 5 % or 2
+    /// GiB free, whichever is less) or runs have piled up to twice [`Options::max_runs`]. Default 256 MiB, at least 1.
+    /// May be changed later: `Database::set_background_rate`.
     pub fn background_rate(mut self, bytes_per_second: u64) -> Self {
         self.background_rate = bytes_per_second;
         self
@@ -237,7 +237,7 @@ impl Options {
         self
     }
 
-    /// What to do on open when the wall clock is behind the last recorded time by more than the skew. Default:
+    /// The behaviour of an open when the wall clock is behind the last recorded time by more than the skew. Default:
     /// [`ClockBehind::Refuse`].
     ///
     /// ```
@@ -265,13 +265,13 @@ impl Options {
         self
     }
 
-    /// What a write does when flushing falls behind. Default: [`Stall::Wait`].
+    /// The behaviour of a write when flushing falls behind. Default: [`Stall::Wait`].
     pub fn on_stall(mut self, stall: Stall) -> Self {
         self.on_stall = stall;
         self
     }
 
-    /// Who is told of background work. Default: nobody. In a database that is read-only nothing is told.
+    /// The listener that is told of background work. Default: none. A database that is read-only tells it nothing.
     pub fn listener(mut self, listener: Arc<dyn EventListener>) -> Self {
         self.listener = Some(listener);
         self
@@ -284,8 +284,8 @@ impl Options {
         self
     }
 
-    /// What a write does that would exceed [`Options::max_live_bytes`]. Default: [`WhenFull::Refuse`]. With
-    /// [`WhenFull::ExpireSoonest`] those items of all containers are expired that end soonest.
+    /// The behaviour of a write that would exceed [`Options::max_live_bytes`]. Default: [`WhenFull::Refuse`]. With
+    /// [`WhenFull::ExpireSoonest`] the items of all containers that end soonest are expired.
     pub fn when_full(mut self, when_full: WhenFull) -> Self {
         self.when_full = when_full;
         self
@@ -339,7 +339,7 @@ impl Options {
         self
     }
 
-    /// How long a follower waits between two looks at what was written: see [`Options::follow`]. A look that finds nothing
+    /// How long a follower waits between two looks for new writes: see [`Options::follow`]. A look that finds nothing
     /// new reads a few bytes. Default 100 ms, at least 1 ms.
     pub fn catch_up_interval(mut self, interval: Duration) -> Self {
         self.catch_up_interval = interval.min(LONGEST);
@@ -373,8 +373,8 @@ impl Options {
         (512 << 10).min(self.memtable_bytes / 16)
     }
 
-    /// The size of the ring in front of the log: a segment's, so that both fill at the same time, up to what covers the
-    /// time until the log thread gets to drain it.
+    /// The size of the ring in front of the log: a segment's, so that both fill at the same time, but no larger than
+    /// what fills before the log thread drains it.
     pub(crate) fn ring_len(&self) -> usize {
         self.segment_len().clamp(4 << 10, 4 << 20) as usize
     }
@@ -552,7 +552,7 @@ impl ContainerOptions {
         self
     }
 
-    /// What a write does that would exceed [`ContainerOptions::max_live_bytes`]. Default: [`WhenFull::Refuse`].
+    /// The behaviour of a write that would exceed [`ContainerOptions::max_live_bytes`]. Default: [`WhenFull::Refuse`].
     pub fn when_full(mut self, when_full: WhenFull) -> Self {
         self.when_full = when_full;
         self

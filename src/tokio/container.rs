@@ -22,10 +22,10 @@ use crate::tokio::write::Begin;
 /// A [`Container`] for tasks: the same operations, the same answers, the same errors, and none of them makes the thread
 /// wait. Cheap to clone; clones are the same container.
 ///
-/// **When a future is dropped.** Nothing is done before its first poll. A read is forgotten. A write is done whole or not at
-/// all: it is done if it had begun, inline or on a thread of the pool, and if it still stood in the pool's queue it never
-/// begins. The caller of a write whose future is dropped does not know which of the two, as with any call that has no
-/// answer.
+/// **When a future is dropped.** Nothing is done before its first poll. A read is forgotten. A write is done whole or
+/// not at all: it is done if it had begun, inline or on a thread of the pool, and it never begins if it was still in
+/// the pool's queue. The caller of a write whose future is dropped does not know which of the two happened, as with any
+/// call that has no answer.
 ///
 /// ```
 /// use std::time::Duration;
@@ -75,7 +75,7 @@ impl AsyncContainer {
         self.of.name()
     }
 
-    /// What becomes of items without a ttl of their own.
+    /// The default ttl, for items without a ttl of their own.
     pub async fn default_ttl(&self) -> Result<DefaultTtl> {
         let of = self.of.clone();
         self.shared
@@ -115,8 +115,8 @@ impl AsyncContainer {
             .await
     }
 
-    /// As [`Container::expirations`]: what ends from then on is kept for it when this is answered. Asking again in a while is
-    /// the task's.
+    /// As [`Container::expirations`]: when this is answered, items that end from then on are kept for it. The task asks
+    /// again in a while.
     ///
     /// ```
     /// use std::time::Duration;

@@ -28,8 +28,8 @@ use crate::tokio::write::Begin;
 /// is dropped, a thread closes it, for which nobody waits: an open that comes at once may meet
 /// [`Error::Locked`](crate::Error::Locked). [`AsyncDatabase::close`] waits.
 ///
-/// When a future is dropped, the same holds as for [`AsyncContainer`]: what has begun is done to its end, a batch whole.
-/// What has not begun never does.
+/// When a future is dropped, the same holds as for [`AsyncContainer`]: a call that has begun is done to its end, a
+/// batch whole. One that has not begun never begins.
 ///
 /// ```
 /// use ebbtide::Batch;
@@ -59,7 +59,7 @@ impl fmt::Debug for AsyncDatabase {
     }
 }
 
-/// Who answered the calls of tasks since their handles were made.
+/// Counts of the calls of tasks, by where they were answered, since their handles were made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AsyncStats {
@@ -90,9 +90,9 @@ impl AsyncDatabase {
         Ok(db.into())
     }
 
-    /// Of a database that is open, with pools of up to so many threads for reads, as many for writes, and two for what goes
-    /// through all of it; 1 to 1024, and what lies outside counts as the nearer of these. [`From`] takes 4. More threads
-    /// read more of a device at a time; how many tasks wait for them makes no difference.
+    /// Wraps an open database, with pools of up to so many threads for reads, as many for writes, and two for work on
+    /// the whole database; 1 to 1024, and a number outside counts as the nearer of these. [`From`] takes 4. More
+    /// threads read more of a device at a time; how many tasks wait for them makes no difference.
     #[must_use]
     pub fn with_threads(db: Database, threads: usize) -> AsyncDatabase {
         let threads = threads.clamp(1, 1024);
@@ -101,8 +101,8 @@ impl AsyncDatabase {
         }
     }
 
-    /// The database itself, whose calls may wait: for what is set or asked without waiting, such as
-    /// [`Database::now`], and for threads that may wait.
+    /// The database itself, whose calls may wait: for calls that never wait, such as [`Database::now`], and for threads
+    /// that may.
     #[must_use]
     pub fn as_sync(&self) -> &Database {
         self.shared.db()
@@ -258,7 +258,7 @@ impl AsyncDatabase {
     /// As [`Database::close`], for every handle, this kind and the other; streams answer
     /// [`Error::Closed`](crate::Error::Closed) and end. It waits behind no other call.
     pub async fn close(&self) -> Result<()> {
-        // Of the engine itself: as a call of the database, a thread of this crate would not wait for it.
+        // Closes the engine itself: as a call of the database, a thread of this crate would not wait for it.
         self.pooled(WorkQueue::Apart, |db| Engine::close(db.engine()))
             .await
     }

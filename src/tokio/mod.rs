@@ -50,32 +50,33 @@
 //! | ranges, changes, expirations, count, first, last | | a chunk at a time, or the whole call |
 //! | containers, settings, bulk loads, flush, compact, checkpoint, verify | | always |
 //!
-//! Memory maps and inline answers: of a block of a mapped table the system is asked whether its pages are in memory, by one
-//! call. Filters and indexes, 2 to 4 % of the tables, are taken to be there once they have been read, for every get looks
-//! at them; where memory is so short that they are evicted, a get may wait for a page. The thread notices that, and sends
-//! reads of tables to the pool for a while. With [`Reads::Pread`](crate::Reads) that does not happen: what is read is in the
-//! cache, or goes to the pool. The log takes a write by a store into a map, which may fault a page in but reads no file.
+//! Memory maps and inline answers: one call asks the system whether the pages of a mapped table's block are in memory.
+//! Filters and indexes, 2 to 4 % of the tables, are taken to be there once they have been read, for every get looks at
+//! them; where memory is so short that they are evicted, a get may wait for a page. The thread notices that, and sends
+//! reads of tables to the pool for a while. With [`Reads::Pread`](crate::Reads) that does not happen: a block is in the
+//! cache, or its read goes to the pool. The log takes a write by a store into a map, which may fault a page in but
+//! reads no file.
 //!
 //! # The pool
 //!
-//! Four threads for reads, four for writes, so that a stalled write keeps no read waiting, and two for what goes through all
-//! of the database; each starts when it is needed first. [`AsyncDatabase::with_threads`] chooses other numbers. However many
-//! tasks wait, there are no more threads: ten thousand waiting tasks are ten thousand entries of a queue.
-//! Where all that is asked for is in memory, none is ever started.
+//! Four threads for reads, four for writes, so that a stalled write keeps no read waiting, and two for work on the
+//! whole database; each starts when it is first needed. [`AsyncDatabase::with_threads`] chooses other numbers. However
+//! many tasks wait, there are no more threads: ten thousand waiting tasks are ten thousand entries of a queue. If
+//! everything asked for is in memory, none is ever started.
 //!
-//! An inline answer takes from the budget that tokio gives each poll of a task, so a task that loops over what is in memory
-//! lets others run. Nothing here needs a runtime: any executor can poll these futures, and calls go on while a runtime is
-//! shut down: what has begun is done, what has not is dropped with its task.
+//! An inline answer takes from the budget that tokio gives each poll of a task, so a task that loops over items in
+//! memory lets others run. Nothing here needs a runtime: any executor can poll these futures, and calls go on while a
+//! runtime is shut down: one that has begun is done, one that has not is dropped with its task.
 //!
 //! # Dropped futures
 //!
-//! Nothing is done before a future is polled. A write whose future is dropped, by `select!` or a timeout, is done whole if it
-//! had begun, and never begins if it had not. Nothing is done in part, and no later call waits for what was dropped.
+//! Nothing is done before a future is polled. A write whose future is dropped, by `select!` or a timeout, is done whole
+//! if it had begun, and never begins if it had not. Nothing is done in part, and no later call waits for a dropped one.
 //!
 //! # Errors
 //!
-//! Those of the counterparts; and [`Error::Io`](crate::Error::Io) when no thread of the pool can be started. What a closure
-//! panics with goes on in the task.
+//! Those of the counterparts; and [`Error::Io`](crate::Error::Io) when no thread of the pool can be started. A panic of
+//! a closure continues in the task.
 
 mod pool;
 mod write;

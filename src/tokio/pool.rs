@@ -1,4 +1,4 @@
-//! A few threads that do what may wait.
+//! A few threads for work that may wait.
 //!
 //! ```text
 //! add ──> queue ──> a thread: does somebody wait for it still? ── yes ──> work ──> the answer
@@ -7,10 +7,10 @@
 //!
 //! Invariants:
 //!
-//! 1. Work begins at most once. What has begun is done to its end, whether or not somebody waits for it still.
+//! 1. Work begins at most once. Work that has begun is done to its end, whether or not somebody still waits for it.
 //! 2. There are at most `most` threads; one is started when a job comes that no idle one will take. So however many tasks
 //!    wait, the pool does not grow, and each waiting task has one job in the queue.
-//! 3. After [`Pool`] is dropped the threads do what is queued, and end.
+//! 3. After [`Pool`] is dropped the threads do the queued work, and end.
 //!
 //! Not `spawn_blocking`: its threads are as many as tasks wait, up to 512, unless a semaphore is put before it, and with
 //! that a job took 13 to 17 us here where this one took 2.5 (docs/decisions/tasks.md has the figures). And it is not there
@@ -32,7 +32,7 @@ use crate::env::spawn;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// What came of some work: its answer, or what it panicked with.
+/// The outcome of some work: its answer, or the payload of its panic.
 type Outcome<T> = std::result::Result<Result<T>, Box<dyn Any + Send>>;
 
 #[derive(Default)]
@@ -56,7 +56,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Of at most so many threads; none is there yet.
+    /// A pool of at most so many threads; none is started yet.
     pub fn new(most: usize) -> Pool {
         Pool {
             queue: Arc::default(),
@@ -64,7 +64,7 @@ impl Pool {
         }
     }
 
-    /// Has it done by one of the threads, unless the answer is dropped before that begins.
+    /// Has one of the threads do the work, unless the answer is dropped before it begins.
     pub fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -85,7 +85,7 @@ impl Pool {
                     state.jobs.pop_back();
                     return Err(error);
                 }
-                // The others come to it.
+                // The other threads will come to the job.
                 Err(_) => {}
             }
         }
@@ -108,7 +108,7 @@ impl Drop for Pool {
     }
 }
 
-/// Has it done by a thread of its own.
+/// Has a thread of its own do the work.
 pub fn run_apart<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<Answer<T>> {
@@ -121,14 +121,14 @@ fn job<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> 
     let (answer, answered) = oneshot::channel();
     let job = move || {
         if !answer.is_closed() {
-            // Who waited may be gone by now.
+            // The task that waited may be gone by now.
             let _ = answer.send(catch_unwind(AssertUnwindSafe(work)));
         }
     };
     (Box::new(job), Answer(answered))
 }
 
-/// What a thread of the pool does.
+/// The loop of a thread of the pool.
 fn serve(queue: &Queue) {
     let mut state = queue.state.lock();
     loop {
@@ -146,7 +146,7 @@ fn serve(queue: &Queue) {
     }
 }
 
-/// What will come of some work. What that panics with goes on here.
+/// The outcome that some work will have. A panic of the work continues here.
 pub struct Answer<T>(oneshot::Receiver<Outcome<T>>);
 
 impl<T> Future for Answer<T> {

@@ -87,8 +87,8 @@ macro_rules! async_reading_methods {
                 self.shared.read(keys, at_once, later).await
             }
 
-            /// All live items, in the order of keys; see [`ItemStream`] for what is seen, and [`ItemStream::rev`] for the
-            /// other way.
+            /// All live items, in the order of keys; see [`ItemStream`] for the writes that it shows, and
+            /// [`ItemStream::rev`] for the other way.
             pub fn iter(&self) -> ItemStream {
                 self.range(..)
             }
@@ -148,8 +148,8 @@ macro_rules! async_reading_methods {
                     .await
             }
 
-            /// How many live items a range has, exactly, if these are fewer than `most`, else `most`. Of what cannot be read
-            /// nothing is counted: 0 where the handle is closed.
+            /// How many live items a range has, exactly, if these are fewer than `most`, else `most`. Items that cannot
+            /// be read are not counted: 0 if the handle is closed.
             ///
             /// # Errors
             /// No thread of the pool could be started.
@@ -159,8 +159,8 @@ macro_rules! async_reading_methods {
                 self.shared.pooled(WorkQueue::Read, counted).await
             }
 
-            /// About how many bytes the keys and values of the live items of a range have. Of what cannot be read nothing is
-            /// counted: 0 where the handle is closed.
+            /// About how many bytes the keys and values of the live items of a range have. Items that cannot be read
+            /// are not counted: 0 if the handle is closed.
             ///
             /// # Errors
             /// No thread of the pool could be started.

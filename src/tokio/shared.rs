@@ -1,9 +1,10 @@
-//! What the asynchronous handles of a database share: it, the pools, and the counts of who answered.
+//! The state that the asynchronous handles of a database share: the database, the pools, and the counts of answers.
 //!
 //! Invariants:
 //!
 //! 1. Nothing is done before a future is first polled. A poll does what needs no waiting, or adds one job to a pool.
-//! 2. Each answer takes from the budget that tokio gives a task: one that only meets what is in memory lets others run.
+//! 2. Each answer takes from the budget that tokio gives a task: one whose calls are all answered from memory lets
+//!    others run.
 //! 3. The last of these handles hands the database to a thread of its own: closing waits, and a task may drop that handle.
 
 use ::tokio::sync::oneshot;
@@ -21,16 +22,16 @@ pub const THREADS: usize = 4;
 /// Flushes, merges, bulk loads and checks that run at a time; each keeps the disk busy.
 const UPKEEP_THREADS: usize = 2;
 
-/// Which threads: a stalled write keeps no read waiting, and a merge of an hour neither.
+/// The threads for some work: neither a stalled write nor a merge of an hour keeps a read waiting.
 #[derive(Clone, Copy)]
 pub enum WorkQueue {
     /// Gets and ranges.
     Read,
     /// Writes, and changes of containers.
     Write,
-    /// What goes through all of the database.
+    /// Work on the whole database.
     Upkeep,
-    /// What must not wait for any of these: a thread of its own.
+    /// Work that must not wait for any of these: a thread of its own.
     Apart,
 }
 
@@ -78,7 +79,7 @@ impl Shared {
         (self.inline.get(), self.pooled.get(), threads)
     }
 
-    /// Has it done by a queue.
+    /// Has the threads of a queue do the work.
     pub async fn pooled<T: Send + 'static>(
         &self,
         queue: WorkQueue,
@@ -87,7 +88,7 @@ impl Shared {
         self.start(queue, work)?.await
     }
 
-    /// The same, for who waits by himself.
+    /// The same, for a caller that awaits the answer itself.
     pub fn start<T: Send + 'static>(
         &self,
         queue: WorkQueue,
@@ -102,7 +103,7 @@ impl Shared {
         }
     }
 
-    /// Answers at once what can be read so; else has it read by the pool.
+    /// Reads at once if nothing is to be waited for; else has the pool read.
     pub async fn read<A, T, J>(
         &self,
         mut of: A,
@@ -121,7 +122,8 @@ impl Shared {
         }
     }
 
-    /// Begins at once what can be written so, and waits for its sync if it has one; else has it written by the pool.
+    /// Begins a write at once if nothing is to be waited for, and waits for its sync if it has one; else has the pool
+    /// write.
     pub async fn write<A, T, J>(
         &self,
         mut what: A,
@@ -154,11 +156,11 @@ impl Shared {
         answer
     }
 
-    /// Waits until what is written survives a power cut. The thread that syncs does it for all who wait.
+    /// Waits until all writes so far survive a power cut. The thread that syncs does it for all tasks that wait.
     pub async fn synced(&self) -> Result<()> {
         let (done, synced) = oneshot::channel();
         self.db().sync_then(move |outcome| {
-            // Who waited may be gone by now.
+            // The task that waited may be gone by now.
             let _ = done.send(outcome);
         });
         synced.await.unwrap_or(Err(Error::Closed))

@@ -7,8 +7,8 @@
 //!
 //! Invariants:
 //!
-//! 1. The cursor is here or in one job. Nothing is read ahead: the next chunk is asked for when the one before is used up,
-//!    so who takes no items reads none, and a stream holds one chunk.
+//! 1. The cursor is here or in one job. Nothing is read ahead: the next chunk is asked for when the one before is used
+//!    up, so a task that takes no items reads none, and a stream holds one chunk.
 //! 2. An item that is handed out was live in that call: time passes between the read of its chunk and its turn.
 //! 3. After an error, or the end, there is nothing.
 
@@ -29,7 +29,7 @@ use crate::data::item::Item;
 use crate::tokio::pool::Answer;
 use crate::tokio::shared::{Shared, WorkQueue};
 
-/// A cursor, what it read, and whether that is all.
+/// A cursor, the items it read, and whether these are all.
 type Read = (Box<Cursor>, VecDeque<Item>, bool);
 
 enum Turn {
@@ -43,10 +43,10 @@ enum Turn {
 /// The items of a range, as a [`Stream`]; made by [`AsyncContainer::range`](crate::tokio::AsyncContainer::range) and its
 /// like.
 ///
-/// What was written before it was made is seen, or before its snapshot was taken, and nothing later; whether an item is
-/// live is judged when it is handed out. Items are read in chunks of up to 128 items, or of some 64 KiB, by a thread of the
-/// pool, the next when the one before is used up. Dropping the stream ends it, also in the middle of a chunk. After an
-/// error it has no more items.
+/// It shows the writes from before it was made, or before its snapshot was taken, and none later; whether an item is
+/// live is judged when it is handed out. Items are read in chunks of up to 128 items, or of some 64 KiB, by a thread of
+/// the pool, the next when the one before is used up. Dropping the stream ends it, also in the middle of a chunk. After
+/// an error it has no more items.
 ///
 /// ```
 /// use ebbtide::tokio::AsyncDatabase;
@@ -70,9 +70,9 @@ pub struct ItemStream {
     found: VecDeque<Item>,
     turn: Turn,
     is_backwards: bool,
-    /// The cursor is to begin anew, at the end where the direction begins.
+    /// Whether the cursor is to begin anew, at the end where the direction begins.
     is_to_begin: bool,
-    /// Of what the cursor reads.
+    /// Judges the items that the cursor reads.
     judge: Judge,
     shared: Arc<Shared>,
 }
@@ -162,7 +162,7 @@ impl ItemStream {
                         return Poll::Pending;
                     };
                     let (cursor, found, has_ended) = read?;
-                    // What was read before the direction changed does not count.
+                    // Items that were read before the direction changed do not count.
                     if !self.is_to_begin {
                         self.found = found;
                     }

@@ -1,4 +1,4 @@
-//! What is told in turns, for tasks: changes and expirations. Their iterators end for now, and go on when they are asked again.
+//! Changes and expirations, for tasks. Their iterators end for now, and go on when they are asked again.
 //!
 //! ```text
 //! next    something told ahead ──> it is given
@@ -7,9 +7,9 @@
 //!
 //! Invariants:
 //!
-//! 1. The iterator is asked by one job at a time: the next begins when all that the one before was told has been given. So
-//!    an end or an error, with which a chunk ends, is given in the state in which it was met.
-//! 2. Dropping a future loses nothing: a job's answer, and what it was told, stay here.
+//! 1. One job at a time asks the iterator: the next begins when all that the job before was told has been given. So an
+//!    end or an error, with which a chunk ends, is given in the state in which it was met.
+//! 2. Dropping a future loses nothing: a job's answer, and the changes it was told, stay here.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -34,7 +34,7 @@ const CHANGES: usize = 64;
 /// And so many expirations: a key may be written anew between the job and the turn of the next one.
 const EXPIRATIONS: usize = 1;
 
-/// What was told; `None`: the iterator ended for now.
+/// The answers of the iterator; `None`: it ended for now.
 type Told<T> = VecDeque<Option<Result<T>>>;
 
 /// See the file's head.

@@ -14,7 +14,7 @@ pub struct Begin {
 }
 
 impl Begin {
-    /// What was begun awaits its sync.
+    /// Whether the write that was begun awaits its sync.
     pub fn awaits_sync(&self) -> bool {
         self.awaits_sync.get()
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
-use crate::api::read::Iter;
+use crate::api::iter::Iter;
 use crate::base::Result;
 use crate::data::item::Item;
 use crate::typed::item::TypedItem;

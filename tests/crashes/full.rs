@@ -413,6 +413,47 @@ fn crash_while_the_front_is_flushed(synced: bool) {
     }
 }
 
+/// Breaks a build in which the ring of an old log goes before the segments hold what it holds.
+#[test]
+fn the_ring_of_an_old_log_goes_once_the_segments_hold_its_frames() {
+    const COUNT: u32 = 40;
+    let (sim, clock) = (Sim::new(3), ManualClock::new(START));
+    sim.set_capacity(480 << 10);
+    let db = open(&sim, &clock, MEMTABLE);
+    let c = db.container("c").unwrap();
+    // Fewer than the ring has room for: they are in it alone.
+    for n in 0..COUNT {
+        c.put_with_ttl(n.to_be_bytes(), [n as u8; 500], Ttl::Never)
+            .unwrap();
+    }
+    std::mem::forget((db, c));
+    let sim = sim.kill();
+    take_the_rest(&sim);
+    let seen = Arc::new(Mutex::new((vec![], false)));
+    let db = open(&sim, &clock, MEMTABLE);
+    sim.watch({
+        let seen = seen.clone();
+        move |sim, call| {
+            let (moments, is_removed) = &mut *seen.lock().unwrap();
+            moments.push(sim.kill());
+            let name = call.path.file_name();
+            *is_removed |= call.operation == "remove" && name == Some("000001.ring".as_ref());
+        }
+    });
+    // It asks for a log, and so for room.
+    let _ = db.container("c").unwrap().put("k", "v");
+    sim.unwatch();
+    let (moments, is_removed) = std::mem::take(&mut *seen.lock().unwrap());
+    assert!(is_removed);
+    for (n, after) in moments.iter().enumerate() {
+        after.set_capacity(480 << 10);
+        let db = open(after, &clock, MEMTABLE);
+        let c = db.container("c").unwrap();
+        let found = (0..COUNT).filter(|key| c.contains(key.to_be_bytes()).unwrap());
+        assert_eq!(found.count(), COUNT as usize, "moment {n}");
+    }
+}
+
 // Whoever calls while others take from the old log finds what it names still there.
 #[test]
 fn threads_that_give_back_an_old_log_do_not_hurry_ahead_of_its_manifest() {

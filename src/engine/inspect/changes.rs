@@ -6,26 +6,26 @@
 //! told                  range [a,c), then in key order k1 (its second version), k2, k3
 //! ```
 //!
-//! A pass takes a snapshot S and goes through the containers that have something newer than `since`: first that it was
-//! made, its settings, its range tombstones; then its keys, in steps that each look at a read state anew. Only memtables and
-//! tables whose highest sequence number is above `since` are read. When the pass is over, `since` becomes S. So a pass that
-//! ends early is told again, and no batch is ever told in part.
+//! A pass takes a snapshot S and goes through the containers that have something newer than `since`: of each it tells
+//! first the creation, the settings and the range tombstones, then the keys, in steps that each load a read state anew.
+//! Only memtables and tables whose highest sequence number is above `since` are read. When the pass is over, `since`
+//! becomes S. So after a pass that ends early all is told again, and no batch is ever told in part.
 //!
-//! The settings of all containers are those of S, too: they are read when the pass begins, and it begins anew where they have
-//! changed since S. By them and by the moment of the beginning, at which they were in force, records are judged. What a
-//! later change or command ends, or a drop, is told by the next pass; until then passes.rs keeps it.
+//! The settings of all containers are those of S, too: they are read when the pass begins, and it begins anew if they
+//! have changed since S. Records are judged by them and by the moment of the beginning, at which they were in force.
+//! The next pass tells the effect of a later change, command or drop; until then passes.rs keeps what it needs.
 //!
-//! **What a copy at `since` must be told** of a key is its newest version up to S, if that is above `since`. A live one is
-//! in every read state, for S sees it. A dead one may have been dropped by a job. It matters only to a copy that has an
-//! older version of the key which is live: any other is gone by the rule that the copy judges by.
+//! **The version that a copy at `since` needs** of a key is the newest one up to S, if that is above `since`. A live
+//! one is in every read state, for S sees it. A dead one may have been dropped by a job. It matters only to a copy that
+//! has an older version of the key which is live: any other is gone by the rule that the copy judges by.
 //!
 //! * *A reader that goes on* holds a snapshot at `since` from the pass before. That keeps the older version while it is
 //!   live, and a dead version is not dropped while it hides a live one (compact/verdict.rs); nor is a range tombstone that
 //!   covers one, nor a command above the oldest snapshot (`ContainerState::prune_commands`). So it misses nothing.
-//! * *A reader that comes back* with a version alone has kept nothing meanwhile. Jobs note the highest sequence number of a
-//!   delete, an end, a range tombstone or a command that they leave out, by the edit that does (`Change::ChangesFrom`) and
-//!   before the read state is replaced. If it is above `since`, the reader is told to begin anew. So is everybody who follows
-//!   another process, whose jobs know of no snapshot here.
+//! * *A reader that comes back* with a version alone has kept nothing meanwhile. Jobs note the highest sequence number
+//!   of a delete, an end, a range tombstone or a command that they leave out, by the edit that does
+//!   (`Change::ChangesFrom`) and before the read state is replaced. If it is above `since`, the reader is told to begin
+//!   anew. So is every reader in a follower: the jobs of the process that writes know of no snapshot here.
 //! * *A reader that begins* needs no dead version, and a container that was made after `since` is as new to all.
 //!
 //! A reader that comes back is sure only of the read states that were there at its check: it pins them until it is through.
@@ -92,7 +92,7 @@ struct ContainerPass {
 }
 
 impl ChangeReader {
-    /// Tells what has changed since then, in the container of this name or in all.
+    /// A reader of the changes since then, in the container of this name or in all.
     pub fn new(engine: &Handle, since: Seq, only: Option<&str>) -> ChangeReader {
         ChangeReader {
             since,
@@ -103,7 +103,7 @@ impl ChangeReader {
         }
     }
 
-    /// All up to here was told.
+    /// The version up to which all was told.
     pub fn version(&self) -> Seq {
         self.since
     }
@@ -141,7 +141,7 @@ impl ChangeReader {
     }
 }
 
-/// Begins a pass; none if nothing was written since, and that is held already.
+/// Begins a pass; none if nothing was written since, and a snapshot there is held already.
 fn begin(engine: &Engine, since: Seq, is_held: bool, only: Option<&str>) -> Result<Option<Pass>> {
     loop {
         let last = engine.snapshot().seq();
@@ -179,7 +179,7 @@ fn begin_at(
     let last = pin.seq();
     let (mut ahead, mut names) = (VecDeque::new(), vec![]);
     let moment = engine.expiry_moment();
-    // Where nothing was written since there is nothing to tell, and from now on it is held.
+    // If nothing was written since, there is nothing to tell, and the reader only gets a snapshot to hold.
     let states = if since == last { vec![] } else { states };
     for (reads, state) in states {
         let name: Arc<str> = state.name().into();
@@ -189,7 +189,7 @@ fn begin_at(
             continue;
         }
         reads.begin(None);
-        // In this order: what these lack was noted before.
+        // Loaded before the notes are read below: everything that the read state lacks was noted before.
         let read_state = reads.next(|| pin.read_state(&state));
         let view = ExpiryView::at(moment, || state.settings());
         if state.may_be_newer_than(last) || state.check().is_err() {
@@ -200,7 +200,7 @@ fn begin_at(
             return Err(gone(since, state.changes_low_water().min(last)));
         }
         if is_new || state.may_be_newer_than(since) || has_news(&read_state, since) {
-            // Who comes back is sure only of this one, and a follower reads where its snapshot does.
+            // A reader that comes back is sure only of this read state, and a follower reads in that of its snapshot.
             let is_pinned = !is_held && !is_new || engine.is_following();
             if is_pinned {
                 reads.begin(Some(read_state));
@@ -251,7 +251,7 @@ impl ContainerPass {
         self.walk(engine.expiry_moment(), &read_state, pin.seq(), ready)
     }
 
-    /// Tells what comes before the keys.
+    /// Tells the changes that come before the keys.
     fn begin(&self, read_state: &ReadState, max: Seq, ready: &mut VecDeque<Change>) {
         if self.since == Seq(0) {
             ready.push_back(Change::Created {
@@ -267,7 +267,7 @@ impl ContainerPass {
             });
         }
         let ranges = read_state.range_deletes().flat_map(|ranges| ranges.iter());
-        // To who has nothing they are nothing.
+        // A copy that has nothing of the container needs none.
         let is_told = |delete: &&RangeDelete| {
             self.since > Seq(0) && (delete.seq > self.since && delete.seq <= max)
         };
@@ -367,7 +367,7 @@ impl Engine {
         self.scheduler.check_open()
     }
 
-    /// Settled time: what is dead only by a clock that leads may live again, and is not told a second time.
+    /// Settled time: a record that is dead only by a clock that leads may live again, and is not told a second time.
     fn expiry_moment(&self) -> Timestamp {
         self.clock.read().settled
     }

@@ -1,4 +1,4 @@
-//! What the database's folder consists of: rows that add up to what `du` says of it.
+//! The use of the database's folder: rows that add up to the figure of `du`.
 //!
 //! ```text
 //! 1 names      of everything in the folder
@@ -6,13 +6,13 @@
 //! 3 blocks     of each name that is still there; each file counts once, in the row that the picture has for it
 //! ```
 //!
-//! In this order a file always has a row: a table that was removed by 2 is not there in 3, and one that no version named
-//! before it became obsolete is listed as obsolete after. What neither version nor list has is being written by a job.
-//! So the sum is exact whenever the folder does not change between 1 and 3, whatever the estimates say: the blocks of a
-//! run's tables that hold records are divided as its statistics divide its records, and all that is left is overhead.
+//! In this order a file always has a row. A table that was removed before 2 is not there in 3. A table that became
+//! obsolete is in the list of obsolete tables, which is read after the versions. A table in neither is being written by
+//! a job. So the sum is exact if the folder does not change between 1 and 3, whatever the estimates are: the blocks
+//! that hold a run's records are divided as its statistics divide its records, and all other blocks are overhead.
 //!
-//! A follower's versions may name what the writer has removed since, and so do its readers' earlier ones: it keeps these
-//! files on disk, without names.
+//! A follower's versions, and the earlier ones that its readers hold, may name tables that the writer has removed
+//! since: the follower keeps these files on disk, without names.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::ErrorKind;
@@ -29,13 +29,13 @@ use crate::wal::{SEGMENT_HEADER_LEN, SegmentHeader, SegmentInfo, parse_ring};
 /// Blocks are allocated by pages.
 const PAGE: u64 = 4096;
 
-/// What the rows of a run are made from.
+/// The figures that the rows of a run are made from.
 struct RunUse {
     container: String,
     estimate: Estimate,
-    /// By when its expired items are to be back.
+    /// The moment by which the disk space of its expired items is to come back.
     due: Option<Timestamp>,
-    /// Since when a snapshot has been held that may see versions in it.
+    /// The moment since which a snapshot has been held that may see versions in it.
     seen_since: Option<Timestamp>,
     /// Blocks of its tables that hold records.
     records: u64,
@@ -61,7 +61,7 @@ struct LogUse {
     ring: Option<u64>,
 }
 
-/// To which row each file belongs.
+/// The row of each file.
 struct Picture {
     runs: Vec<RunUse>,
     /// The tables that versions name.
@@ -69,13 +69,13 @@ struct Picture {
     obsolete: BTreeMap<TableId, (ObsoleteTable, Option<DiskHolder>)>,
     names: HashMap<ContainerId, String>,
     log: Option<LogUse>,
-    /// Where a log ends that this process does not write.
+    /// The end of a log that this process does not write.
     log_end: u64,
-    /// What a table is that nothing names.
+    /// The kind of a table that nothing names.
     unnamed: DiskKind,
 }
 
-/// What rows are told apart by.
+/// The properties by which rows are told apart.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     kind: DiskKind,
@@ -140,7 +140,7 @@ impl Rows {
         let row = self.row(DiskKind::Superseded, name, holder, false);
         row.bytes += superseded;
         row.since = earlier(row.since, run.seen_since);
-        // Whatever rounding leaves is here, so that nothing is lost.
+        // Live bytes are the rest, with the errors of rounding, so that the sum is exact.
         let live = run.records - expired - superseded - tombstones;
         for (kind, bytes) in [
             (DiskKind::Live, live),
@@ -181,7 +181,7 @@ impl Rows {
     }
 }
 
-/// Bytes in use of a segment that starts there in a log that ends there; more than it has, if the log goes on.
+/// Bytes in use of a segment that begins at `start`; more than it has, if the log goes on behind it.
 fn used(log_end: u64, start: u64) -> u64 {
     let frames = log_end.saturating_sub(start);
     (SEGMENT_HEADER_LEN as u64 + frames).next_multiple_of(PAGE)
@@ -192,7 +192,7 @@ fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp
 }
 
 impl Engine {
-    /// What the database's folder consists of.
+    /// The use of the database's folder, in rows.
     pub fn disk(&self) -> Result<DiskUsage> {
         self.scheduler.check_open()?;
         let root = self.fs.canonical(&self.path)?;
@@ -234,7 +234,7 @@ impl Engine {
         Ok(rows.finish())
     }
 
-    /// Adds what a follower's versions name and the writer has removed.
+    /// Adds the tables that a follower's versions name and the writer has removed.
     fn add_removed(
         &self,
         picture: &Picture,
@@ -306,7 +306,7 @@ impl Engine {
         let header = reader.and_then(|file| file.read_at(0, SEGMENT_HEADER_LEN));
         match header.map(|header| SegmentHeader::decode(&header)) {
             Ok(Ok(header)) => used(log_end, header.start),
-            // It is allocated ahead, and has not begun.
+            // The segment is allocated ahead, and has not begun.
             _ => 0,
         }
     }
@@ -317,7 +317,7 @@ impl Engine {
             names.insert(state.id(), state.name().to_owned());
             let (read_state, view) = (state.pin(), self.expiry_view(&state));
             let due = self.ended_comes_back(&state, &read_state.version, &view);
-            // Histograms tell ends to within a bucket: what ends at this moment may seem to end later.
+            // Histograms tell ends to within a bucket: an item that ends at this moment may seem to end later.
             let promised = view.now.after(self.goals().reclaim_within);
             let estimates = estimate_runs(&read_state, &view);
             for (run, estimate) in read_state.version.runs.iter().zip(estimates) {
@@ -339,7 +339,7 @@ impl Engine {
                 });
             }
         }
-        // Later than the versions: what has left them since is in it.
+        // Read after the versions: a table that has left them since is in it.
         let mut obsolete = self.obsolete.list();
         if self.follower.is_some() {
             let holders = obsolete.values_mut().map(|(_, holder)| holder);

@@ -1,5 +1,5 @@
-//! The due curve: what of a container ends when, and when which disk space comes back, from statistics alone; and the keys
-//! of what ends in a span of time.
+//! The due curve: how much of a container ends when, and how much disk space comes back when, from statistics alone;
+//! and the keys of the items that end in a span of time.
 //!
 //! ```text
 //!             past                    now         future
@@ -8,15 +8,16 @@
 //! disk        due, and not yet back   |   files that go then, whole or rewritten
 //! ```
 //!
-//! A bucket ends where one of an expiry histogram does, so a group of ends between gaps is told as it is; or where settings
-//! have changed, or disk space comes back. Between two bounds as many items
-//! end as the estimate of live items falls by from one to the other, with the settings of now; so what is hidden by newer
-//! versions is not counted, and the sum is right. Of the past each moment is judged by the settings of then; so what a change
-//! or a command has ended is in the bucket of that moment.
+//! A bucket ends where a bucket of an expiry histogram ends, so that a group of ends between gaps stays one group; or
+//! where settings have changed, or disk space comes back. As many items end between two bounds as the estimate of live
+//! items falls by between them, under the settings of now; so hidden versions are not counted, and the sum is right. A
+//! past moment is judged by the settings of then; so an item that a change or a command has ended is in the bucket of
+//! that moment.
 //!
-//! Disk space of a table comes back when its run ends, if that can be trusted, or else when its items are due, each its
-//! share of the file: as soon as they have ended in a table of which nothing lives, by their deadline in others. All that is
-//! later by what is held for readers of expirations: jobs judge by so much earlier a moment.
+//! Disk space of a table comes back when its run ends, if that end can be trusted, or else when its items are due, each
+//! with its share of the file: in a table without live items as soon as they have ended, in others by their deadline.
+//! All that is later by the time for which ended items are kept for readers of expirations: jobs judge by a moment that
+//! is so much earlier.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -34,14 +35,14 @@ use crate::engine::parts::state::ContainerState;
 use crate::expiry::{Census, ExpiryView, Settings, Tally};
 use crate::table::RunCursor;
 
-/// So many buckets for what ends on either side of now at most, and half as many for disk space that comes back.
+/// At most so many buckets for ends on either side of now, and half as many for disk space that comes back.
 const MOST: usize = 24;
 
-/// What ends, and what comes back, after the bucket before and up to `until`.
+/// The items that end, and the disk space that comes back, after the bucket before and up to `until`.
 pub struct Due {
     /// The last moment of the bucket.
     pub until: Timestamp,
-    /// What ends.
+    /// The items that end.
     pub ends: Tally,
     /// The disk space that comes back.
     pub disk_bytes: u64,
@@ -93,7 +94,7 @@ impl Engine {
         buckets
     }
 
-    /// By when all that has ended in tables is to be back; `None` if nothing has.
+    /// The moment by which the disk space of all ended items in tables is to come back; `None` if none has ended.
     pub(in crate::engine) fn ended_comes_back(
         &self,
         state: &ContainerState,
@@ -109,7 +110,7 @@ impl Engine {
         last
     }
 
-    /// Visits what ends in tables: the end, the moment at which its disk space comes back, and how much that is.
+    /// Visits the ends in tables: each end, the moment at which its disk space comes back, and its bytes.
     pub(in crate::engine) fn each_return(
         &self,
         state: &ContainerState,
@@ -226,7 +227,7 @@ pub(in crate::engine) fn each(
     Ok(())
 }
 
-/// When how much ends of all that is stored, in no order.
+/// The ends of all stored records, each with how much ends then, in no order.
 pub(in crate::engine) fn ends(
     read_state: &ReadState,
     settings: &Settings,
@@ -245,8 +246,8 @@ pub(in crate::engine) fn ends(
     all
 }
 
-/// The ends of the buckets that have all of these moments, each of them the last moment in it; now is one. So many on either
-/// side of now at most.
+/// The ends of the buckets that hold these moments and now: each end is the last moment in its bucket, and now is one
+/// of the ends. At most `most` on either side of now.
 fn bounds(
     moments: impl IntoIterator<Item = Timestamp>,
     now: Timestamp,
@@ -267,7 +268,8 @@ fn bounds(
     [side(past), side(future)].concat()
 }
 
-/// Buckets that are no wider than so many eighths of their distance from now, and than what is in them is apart.
+/// The last moments of buckets that are no wider than so many eighths of their distance from now; a bucket reaches from
+/// its first moment to its last.
 fn ends_of_buckets(moments: &[Timestamp], now: Timestamp, eighths: u64) -> Vec<Timestamp> {
     let distance = |moment: Timestamp| moment.0.abs_diff(now.0);
     let (mut ends, mut first) = (vec![], None);

@@ -14,19 +14,20 @@
 //! Why each end comes once. The end of a record is a function of the record and of how the settings came about (ends.rs), and
 //! is never before the moment of the write, of the change or of the command that sets it.
 //!
-//! 1. A pull reads settled time, T, then lets the writes and changes pass that were stamped before, and gives ends before T.
-//!    All that is stamped later ends at T or after. So ends before T are complete, and what a cursor has passed stays passed.
-//!    A bulk load is stamped when it begins: what of it ended before it took effect was never there, and may not be told.
-//! 2. Each is asked again when it is given: is the newest visible version of the key one with this end? If not, it was
-//!    replaced or deleted before, or is written anew. A version that is looked for and not there may have been dropped by a
-//!    job; then `dropped`, which is read after, is not before that end, and the pull fails.
-//!    The records that it had hidden may be there still. They had ended, too, when it was left out; `dropped` is not before
-//!    their ends either (feeds.rs), and who reads from there on is told that something is missing.
-//! 3. A job may have judged at the very moment at which a reader begins. Of the ends at that moment the reader is given those
-//!    that a write above its first sequence number has brought about: no job that judged before knew of these.
-//! 4. A cursor that was given is proof that time was there. Where it is opened again and the clock is behind it, settled time
-//!    starts at the cursor, as it does at the mark. An end that is given raises the mark, which lasts as the next write does,
-//!    or the close.
+//! 1. A pull reads settled time, T, then waits for the writes and changes that were stamped before, and gives ends
+//!    before T. Each end by a later stamp is at T or after. So the ends before T are complete, and no new end comes
+//!    before a cursor. A bulk load is stamped when it begins: an item of it that ended before the load took effect was
+//!    never there, and its end may not be told.
+//! 2. Each end is checked before it is given: has the newest visible version of the key this end? If not, the item was
+//!    replaced or deleted before, or is written anew. If no version is found, a job may have dropped it; then
+//!    `dropped`, which is read after, is not before that end, and the pull fails. Records that the dropped version hid
+//!    may still be stored. They had ended, too, when it was dropped; `dropped` is not before their ends either
+//!    (feeds.rs), and a reader from there on is told that something is missing.
+//! 3. A job may have judged at the very moment at which a reader begins. Of the ends at that moment the reader is given
+//!    only those by a write above its first sequence number: no job that judged before knew of these.
+//! 4. A cursor that was given proves that settled time had reached it. If a reader is opened at the cursor while the
+//!    clock is behind it, settled time starts at the cursor, as it does at the mark. Giving an end raises the mark,
+//!    which becomes durable with the next write, or with the close.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -87,7 +88,7 @@ pub enum FeedPosition {
     Now,
     /// At ends from a moment on.
     From(Timestamp),
-    /// After what was given.
+    /// After the ends that were given.
     After(Given),
 }
 
@@ -102,24 +103,24 @@ pub struct Ended {
     pub header: Header,
     /// The moment of the end.
     pub at: Timestamp,
-    /// By what it ended.
+    /// The cause of the end.
     pub cause: Cause,
 }
 
 /// A reader of expirations.
 pub struct Feed {
     given: Given,
-    /// It begins at the oldest end that is known when it is first asked, which it was not yet.
+    /// Whether it begins at the oldest known end and has not been asked successfully yet.
     begins: bool,
-    /// Some was given, or it has caught up: the position says that time was there.
+    /// An end was given, or it has caught up: settled time has reached its position.
     is_proof: bool,
-    /// The ends ahead, and what may have some of them.
+    /// The ends ahead, each with its key.
     ahead: BTreeSet<(Timestamp, Box<[u8]>)>,
     /// The bytes of their keys.
     ahead_bytes: usize,
-    /// Writes and changes that were stamped before this moment have passed.
+    /// Writes and changes that were stamped before this moment are visible.
     passed: Timestamp,
-    /// From here on nothing is gathered; none: all is.
+    /// The first end that is not gathered; none: all are.
     beyond: Option<(Timestamp, Box<[u8]>)>,
     /// The settings of the gathering, and their version; none: nothing was gathered.
     settings: Arc<Settings>,
@@ -128,7 +129,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Where it is.
+    /// Its position.
     pub fn place(&self) -> FeedPosition {
         match self.is_proof || self.given.above.is_some() {
             true => FeedPosition::After(self.given.clone()),
@@ -136,7 +137,7 @@ impl Feed {
         }
     }
 
-    /// Takes an end into what is ahead, if it belongs there.
+    /// Adds the end of a record to the ends ahead, if it belongs there.
     fn take_in(&mut self, header: &Header, key: &[u8]) {
         let ending = match self.settings.ending(header) {
             Some(ending) if ending.at < Timestamp::MAX => ending,
@@ -165,12 +166,12 @@ impl Feed {
         first
     }
 
-    /// The end of what is gathered.
+    /// The moment of the first end that is not gathered.
     fn gathered_to(&self) -> Timestamp {
         self.beyond.as_ref().map_or(Timestamp::MAX, |first| first.0)
     }
 
-    /// This end was given, or is none any more.
+    /// Moves the position over this end, which was given or is none any more.
     fn pass(&mut self, end: Timestamp, key: &[u8], up_to: Timestamp) {
         let next = self.ahead.first().map_or(Timestamp::MAX, |next| next.0);
         let next = next.min(self.gathered_to()).min(up_to);
@@ -200,8 +201,8 @@ impl Engine {
         if let FeedPosition::After(given) = &from {
             self.clock.advance_to(given.before, ClockBehind::Refuse)?;
         }
-        // Who begins at what there is does not ask for what was dropped before. A job may have judged at the moment of the
-        // beginning; so of what ends at it, only what is ended by a later write is given.
+        // A reader that begins at the known ends does not ask for those that were dropped before. A job may have judged
+        // at the moment of the beginning; so of the ends at that moment only those by a later write are given.
         let asks = matches!(from, FeedPosition::From(_) | FeedPosition::After(_));
         let known_from = state.whole_settings().known_from();
         let feeds = state.feeds();
@@ -311,7 +312,7 @@ impl Engine {
                 }
                 self.check_known(state, feed)?;
                 if is_kept {
-                    // What is given next may have ended meanwhile.
+                    // The next end may have come meanwhile.
                     feed.passed = Timestamp(0);
                     return self.next_of(state, feed);
                 }
@@ -369,7 +370,7 @@ impl Engine {
         feed.version = None;
         feed.reading.want(Wants::ALL);
         let _ = feed.reading.take();
-        // A write that has not seen what is wanted is in the read state then.
+        // After this, a write that was noted by the old `wants` is in the read state.
         self.commit_log.wait_for_commit();
         let version = loop {
             let version = state.settings_version();

@@ -1,8 +1,8 @@
 //! Figures of a database for the recorder of the crate `metrics`, computed when they are published: no operation counts
 //! anything for them. docs/metrics.md lists them for users; tests/told/metrics.rs compares.
 //!
-//! Whatever was published once is published again, 0 where there is none any more: a recorder keeps the last value of all it
-//! has seen.
+//! A figure that was published once is published again, as 0 where there is none any more: a recorder keeps the last
+//! value of each figure.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -62,13 +62,13 @@ const fn gauge<T>(
     }
 }
 
-/// What the figures of a database are taken from.
+/// The sources of a database's figures.
 struct Look {
     stats: Stats,
     usage: DiskUsage,
     /// Bytes a second that background work has.
     rate: f64,
-    /// How long ago the oldest expired item has expired that is stored yet.
+    /// How long the oldest expired item that is still stored has been expired.
     expire_lag: Duration,
 }
 
@@ -237,7 +237,7 @@ const CONTAINER: [Figure<ContainerStats>; 6] = [
     }),
 ];
 
-/// Those with a label of their own, and what that tells apart.
+/// The figures with a label of their own: name, label, help.
 const LABELLED: [(&str, &str, &str); 3] = [
     (
         "ebbtide_disk_bytes",
@@ -344,7 +344,7 @@ impl Engine {
         now
     }
 
-    /// The same from time to time, for the threads. What fails is in the statistics anyway.
+    /// The same at intervals, for the threads. A failure is in the statistics anyway.
     pub(in crate::engine) fn publish_in_time(&self) {
         if self.publisher.is_due() {
             let _ = self.publish_metrics();

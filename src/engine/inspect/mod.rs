@@ -1,4 +1,4 @@
-//! What a database tells of itself: reports, estimates, explanations, its changes and its expirations.
+//! Answers of a database about itself: reports, estimates, explanations, its changes and its expirations.
 
 pub mod report;
 pub mod due;

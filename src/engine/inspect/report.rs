@@ -29,7 +29,7 @@ impl Engine {
         let version = &read_state.version;
         // A leap of the wall clock that is not settled delays purges; that is not the budget's fault.
         let goals = self.goals();
-        // So does what is held for readers of expirations.
+        // So do the ended items that are kept for readers of expirations.
         let settled = expiry_views.settled.now.min(view.now);
         let settled = state.feeds().purge_horizon(settled);
         let (mut oldest_unreclaimed, mut overdue) = (None::<Timestamp>, 0);
@@ -185,7 +185,7 @@ impl Engine {
         }
     }
 
-    /// Up to where the chain is written, or to where it was read beside the process that writes it.
+    /// The position up to which the chain is written, or was read beside the process that writes it.
     fn logged_up_to(&self) -> u64 {
         match &self.follower {
             Some(follower) => follower.stand().place.map_or(0, |place| place.position.0),

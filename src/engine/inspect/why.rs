@@ -1,5 +1,5 @@
-//! Why a key reads as it does: each stored version of it, in the order that reads look for it. Reads a block of each run that
-//! has the key; decides nothing.
+//! Why a key reads as it does: each stored version of it, in the order in which reads look for them. Reads a block of
+//! each run that has the key; decides nothing.
 
 use std::sync::Arc;
 
@@ -120,7 +120,7 @@ fn bytes(record: &RecordRef<'_>) -> u64 {
     (record.key.len() + record.value_len) as u64
 }
 
-/// What has become of the newest version.
+/// The fate of the newest version.
 fn fate(read_state: &ReadState, key: &[u8], header: &Header, view: &ExpiryView) -> Fate {
     let covering = read_state
         .range_deletes()

@@ -202,7 +202,7 @@ impl Engine {
             log.drain()?;
         }
         if log.wants_next() {
-            // This failure does not fail the step: what was written has its room, and is still synced in time.
+            // This failure does not fail the step: the writes so far have their room, and are still synced in time.
             self.note_outcome(NEXT_SEGMENT, &log.prepare_next());
         }
         let due = self.scheduler.sync_due();

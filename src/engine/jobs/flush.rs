@@ -27,8 +27,8 @@ const GROUP_SHARE: usize = 8;
 /// ... and up to this many, which makes an edit of some hundred KiB.
 const GROUP_MOST: usize = 256;
 
-/// After this long without a write, deletes are flushed: so much earlier than [`TICK`]s can tell that within a second from
-/// the last write the merge is done that removes them.
+/// After this long without a write, deletes are flushed: early enough, with checks every [`TICK`], that the merge which
+/// removes them is done within a second after the last write.
 ///
 /// [`TICK`]: crate::engine::jobs::background
 const REST: Duration = Duration::from_millis(300);
@@ -212,7 +212,7 @@ impl Engine {
             || (self.is_time_for_deletes(state, memtable.bytes()) && is_mostly_deletes(memtable))
     }
 
-    /// Whether so many bytes of deletes are to be flushed, to be merged with what they hide.
+    /// Whether so many bytes of deletes are to be flushed, to be merged with the records that they hide.
     fn is_time_for_deletes(&self, state: &ContainerState, bytes: usize) -> bool {
         let least = self.options.memtable_bytes / DELETES_SHARE;
         bytes >= least.min(DELETES_BYTES)

@@ -204,7 +204,7 @@ impl Engine {
         self.install_by(self.catalog.edit(), installations, (basis, vec![]))
     }
 
-    /// The same by an edit that says more, too.
+    /// The same by an edit that also makes other changes.
     pub(in crate::engine) fn install_by(
         &self,
         mut manifest: Editing<'_>,
@@ -323,7 +323,7 @@ impl Engine {
         }
     }
 
-    /// Removes what was replaced, as soon as no reader holds it.
+    /// Removes the replaced tables, as soon as no reader holds them.
     fn retire_inputs(&self, one: &Installation<'_>) {
         if !one.removed.is_empty() {
             one.state.release_read_states();
@@ -345,7 +345,7 @@ impl Engine {
         let _ = self.make_visible(latest);
     }
 
-    /// The runs that a job wrote; `name` says what a table's file is called.
+    /// The runs that a job wrote; `name` returns the name of a table's file.
     pub(in crate::engine) fn open_outputs(
         &self,
         job: &Job,
@@ -404,7 +404,7 @@ pub(in crate::engine) fn bytes_of(outputs: &[Output]) -> u64 {
 /// A job's result that is being installed.
 pub(in crate::engine) struct Installation<'a> {
     pub state: &'a Arc<ContainerState>,
-    /// By what the dropped records were dead.
+    /// The view by which the dropped records were dead.
     pub view: ExpiryView,
     pub removed: Vec<Arc<Run>>,
     pub added: Vec<Arc<Run>>,
@@ -446,14 +446,15 @@ impl<'a> Installation<'a> {
 }
 
 impl Installation<'_> {
-    /// Notes of what the read state is without once this version is installed.
+    /// Notes of the records that the read state lacks once this version is installed.
     fn missing(&self, next: &ContainerVersion) -> Missing {
         let flushed = self.flushed.map(|flush| flush.up_to);
         let ends = self.ends_dropped();
-        // In memory that may be ahead of the catalogue: a command can leave out another, and no edit has to say so.
+        // The note in memory may be ahead of the catalogue: a command may drop out of the settings, and no edit has to
+        // say so.
         let noted = self.state.changes_low_water();
         Missing {
-            // After a load, too, who has read anything of the container looks again in its runs.
+            // After a load, too, a write that relies on a read of the container looks again in its runs.
             flushed: self.loaded.as_ref().map(|loaded| loaded.seq).or(flushed),
             purged: self.may_purge().then_some(self.view.now),
             changes: self.forgotten_with(next).max(noted),
@@ -479,7 +480,8 @@ impl Installation<'_> {
         inputs.any(|census| census.oldest_dead(Seq(0), &self.view).is_some())
     }
 
-    /// Up to which moment items have ended whose records are left out; none: none is, as far as the census tells.
+    /// The moment up to which ends are unknown, since dead records are left out; none: none is, as far as the census
+    /// tells.
     fn ends_dropped(&self) -> Option<Timestamp> {
         let stay = self.added.iter().flat_map(|run| run.table_ids());
         let stay: HashSet<TableId> = stay.collect();
@@ -497,14 +499,14 @@ impl Installation<'_> {
     }
 }
 
-/// What an installation will change, decided before anything is changed.
+/// The changes of an installation, decided before anything is changed.
 struct InstallPlan {
     /// Edits before the one that counts: many range deletes come in several edits, so that none is long. They stay in
     /// the log until the last of these edits, so recovery may see them twice.
     early: Vec<Vec<Change>>,
     /// The edit that counts.
     changes: Vec<Change>,
-    /// The new version of each container, and what its read state is without then.
+    /// The new version of each container, and notes of the records that its read state lacks then.
     versions: Vec<(Arc<ContainerVersion>, Missing)>,
     /// The first log segment still needed then, if it changed.
     first_segment: Option<u64>,

@@ -1,4 +1,4 @@
-//! One job: what it judges by, how it runs, how it is paced.
+//! One job: its view, its run, its pace.
 //!
 //! A job pins a read state, then reads the clock, then the settings, then the list of open snapshots, and judges every
 //! record by these. One edit of the catalogue, which carries the mark, installs its result.
@@ -92,7 +92,7 @@ impl Engine {
             Ok(outputs)
         });
         let outputs = done?;
-        // From here on the outputs stand for them.
+        // From here on the outputs own the files.
         host.created.clear();
         Ok((outputs, std::mem::take(&mut host.lag), host.forgotten))
     }
@@ -128,7 +128,7 @@ pub(in crate::engine) enum Purpose {
     },
 }
 
-/// The job's access to files and to the budget. Removes what a job has written that failed, or that a panic ended.
+/// The job's access to files and to the budget. Removes the files of a job that failed, or that a panic ended.
 struct Writer<'a> {
     engine: &'a Engine,
     purpose: Purpose,

@@ -1,5 +1,5 @@
-//! What a job leaves out that somebody could still ask for: deletes and ends, for changes since a version (changes.rs), and
-//! items that have ended, for expirations (feed.rs).
+//! Notes of the records that a job leaves out and a reader may still ask for: deletes and ends, for changes since a
+//! version (changes.rs), and items that have ended, for expirations (feed.rs).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::engine::parts::read_state::Flushable;
 use crate::expiry::{Census, ExpiryView};
 use crate::mem::RangeDeletes;
 
-/// The highest sequence number of these range deletes that a version is without.
+/// The highest sequence number of those of these range deletes that a version lacks.
 pub(in crate::engine) fn forgotten_ranges<'a>(
     ranges: impl Iterator<Item = &'a Arc<RangeDeletes>>,
     next: &ContainerVersion,
@@ -41,8 +41,9 @@ pub(in crate::engine) fn forgotten_tables(version: &ContainerVersion, gone: &[Ta
     untold.max().unwrap_or_default()
 }
 
-/// Up to when ends are no longer known, and by changes up to which sequence number, where a memtable is written or logged
-/// before runs of this version, without what is dead by this view.
+/// The moment up to which ends are no longer known, and the highest sequence number of the changes that caused them,
+/// once the records of a memtable over this version's runs are written or logged without those that are dead by this
+/// view.
 pub(in crate::engine) fn ends_without(
     version: &ContainerVersion,
     flushable: &Flushable,
@@ -53,8 +54,8 @@ pub(in crate::engine) fn ends_without(
     Some((end, view.settings.last_change_seq()))
 }
 
-/// Up to which moment ends may be known no more when dead records of the `inputs` are left out: their own, and those of the
-/// older records of their keys that stay; none: no record is left out, as far as the census tells.
+/// The moment up to which ends may be unknown once dead records of the `inputs` are left out: their own ends, and those
+/// of the older records of their keys, which stay; none: no record is left out, as far as the census tells.
 pub(in crate::engine) fn ends_dropped(
     inputs: impl Iterator<Item = Census>,
     stays: impl Iterator<Item = Census>,
@@ -68,12 +69,12 @@ pub(in crate::engine) fn ends_dropped(
     if may_uncover {
         ends = ends.max(stays.filter_map(|census| last_end(&census, view)).max());
     }
-    // What a floor or a command has ended is dropped at moment 0, too.
+    // An item that a floor or a command has ended is dropped at moment 0, too.
     let judged = view.now.max(view.settings.last_change());
     ends.map(|end| end.min(judged))
 }
 
-/// The latest end of those of some records that are gone; none if none is.
+/// The latest end among the gone records of a census; none if no record is gone.
 fn last_end(census: &Census, view: &ExpiryView) -> Option<Timestamp> {
     census.oldest_dead(Seq(0), view)?;
     let by_clock = census.last_expiry(&view.settings);

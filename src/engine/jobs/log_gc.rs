@@ -12,9 +12,9 @@
 //! quarter of `reclaim_within`, the memtables that need the old segments are moved: small ones are relogged, large ones
 //! flushed. Where the log is too long, that goes before other flushes.
 //!
-//! Mostly it does not come to that: where all memtables that keep the frames of what a flush is about to write are small
-//! beside these, together an eighth at most, the flush moves them first. So its edit lets go of the frames. A large one is
-//! flushed along, but only for half a memtable's worth of log, so that no small tables pile up.
+//! Mostly it does not come to that: if all memtables that keep the frames which a flush is about to make stale are
+//! small beside these, together an eighth at most, the flush moves them first. So its edit releases the frames. A large
+//! one is flushed along, but only for half a memtable's worth of log, so that no small tables pile up.
 //!
 //! **In time.** An item that expires in memory is flushed when half of its deadline is over, so its frames are stale by
 //! then at the latest, and removed when three quarters are over. One that expires after its flush has no frame left by

@@ -9,8 +9,8 @@ use crate::data::range_delete::{RangeDelete, discernible};
 use crate::engine::parts::read_state::Flushable;
 use crate::mem::RangeDeletes;
 
-/// The version without the runs `removed`, with those `added`, and with what is still needed of the range deletes of the
-/// version and of the memtable that was `flushed`. With it: the sequence numbers of the open snapshots, ascending.
+/// The version without the runs `removed`, with those `added`, and with those range deletes of the version and of the
+/// memtable that was `flushed` which are still needed. With it: the sequence numbers of the open snapshots, ascending.
 pub(in crate::engine) fn next_version(
     current: &ContainerVersion,
     removed: &[Arc<Run>],

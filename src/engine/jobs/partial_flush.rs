@@ -187,8 +187,8 @@ impl Engine {
         Ok(sums.enumerate().collect())
     }
 
-    /// The cuts for which there is room, counting, where room is short, `lendable` bytes and what the manifest can
-    /// lend.
+    /// The cuts for which there is room, counting, where room is short, `lendable` bytes and those that the manifest
+    /// can lend.
     pub(in crate::engine) fn cuts(&self, fronts: Vec<Front>, lendable: u64) -> Result<Cuts> {
         let free = self.fs.room(&self.path)?.free;
         // The first may take twice its estimate.

@@ -231,7 +231,7 @@ impl Engine {
     /// Flushes, then merges and reclaims until nothing more can be gained.
     pub fn compact(&self) -> Result<()> {
         self.clock.release_hold();
-        // What is in tables is worth compacting even if the flush fails.
+        // The tables are worth compacting even if the flush fails.
         let flushed = self.flush();
         if matches!(&flushed, Err(error) if error.is_closed() || matches!(error, Error::ReadOnly)) {
             return flushed;
@@ -247,7 +247,7 @@ impl Engine {
                     Choice::Drop(tables) => {
                         self.drop_tables(&state, &version, &tables, &view)?;
                     }
-                    // A second rewrite would gain nothing that a drop does not: what still overlaps does so for a
+                    // A second rewrite would gain nothing that a drop does not: runs that still overlap do so for a
                     // snapshot.
                     Choice::Merge(rewrite) if !rewritten => {
                         self.rewrite(&state, &rewrite)?;
@@ -380,8 +380,8 @@ impl Engine {
         self.rewrite_tables(state, &read_state, &part, spec, progress)
     }
 
-    /// Rewrites some tables of a read state, and installs the result with what the rewrite wrote before. False: the
-    /// container was dropped meanwhile.
+    /// Rewrites some tables of a read state, and installs the result with the earlier outputs of the rewrite. False:
+    /// the container was dropped meanwhile.
     pub(in crate::engine) fn rewrite_tables(
         &self,
         state: &Arc<ContainerState>,
@@ -404,8 +404,7 @@ impl Engine {
         });
         let sources = Merge::seek(sources.collect(), Seek::First, None)?;
         // The runs of a bulk load are in the read state a moment before its number is published, which ends with the
-        // commit lock. From then on no snapshot is taken that lacks what they hide, and the job lists those from
-        // before.
+        // commit lock. From then on each new snapshot sees the load, and the job lists the older ones.
         self.commit_log.wait_for_commit();
         let job = self.job(state, read_state, tables, &spec);
         let (outputs, lag, forgotten) = self.run_job(&job, sources, spec.purpose)?;
@@ -429,8 +428,8 @@ impl Engine {
         }
     }
 
-    /// The moment at which jobs judge by a later one, or by other settings, than in this view: so much later as they
-    /// judge by earlier moments than now.
+    /// The moment at which jobs judge as of `until`, or by the next change of settings: later by as much as the moment
+    /// by which they judge is earlier than now.
     fn rest_until(
         &self,
         state: &ContainerState,

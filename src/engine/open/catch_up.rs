@@ -11,34 +11,33 @@
 //! switch: all read states, settings and containers at once
 //! ```
 //!
-//! **What is shown** is what an open would recover if the writer were killed at that moment: the edits of the
+//! **A follower shows** the state that an open would recover if the writer were killed at that moment: the edits of the
 //! manifest, and the log behind them up to one frame. So it is a prefix of the writer's history, whole batches and
-//! changes of settings included. Each catching-up shows all that was acknowledged before it began, and perhaps more:
-//! writes that wait for their sync are in the log.
+//! changes of settings included. Each catching-up shows every write that was acknowledged before it began, and perhaps
+//! more: writes that wait for their sync are in the log.
 //!
 //! **Why catalogue and log go together.** The catalogue is read first. A reading of the log ends before the first
-//! frame that has seen a later edit (wal/tail.rs), and never before what the manifest knows to be synced, which is
-//! all that its edits rely on. So it is a state of this catalogue's time, but for runs, which say the same before and
-//! after a merge.
+//! frame that has seen a later edit (wal/tail.rs), and never before the position up to which the manifest knows it
+//! synced, which covers all that its edits rely on. So catalogue and log are of one moment, except for runs, which hold
+//! the same before and after a merge.
 //!
-//! **Files that vanish.** The writer removes a file when an edit that no longer names it is durable. So whatever is
-//! missing, or does not fit, is looked for again by the manifest as it is then. An error is taken for one when it is
-//! met again and again: what is merely in motion is elsewhere the next time. Tables that are open stay readable
-//! without their names.
+//! **Files that vanish.** The writer removes a file when an edit that no longer names it is durable. So a file that is
+//! missing, or does not fit, is looked for again by the manifest as it is then. An error counts only if the same one is
+//! met again and again: a change that is merely under way looks different the next time. Tables that are open stay
+//! readable without their names.
 //!
-//! **Time.** What the writer has purged was gone at its mark, which the edit or the frame carries. The clock is put
-//! forward to the mark before anything is shown that relies on it. Items are judged by that clock at each read, as
-//! always.
+//! **Time.** A record that the writer has purged was gone at its mark, which the edit or the frame carries. The clock
+//! is put forward to the mark before anything is shown that relies on it. Items are judged by that clock at each read,
+//! as always.
 //!
 //! **A switch is one step for readers.** Each read asks for settings after it has loaded its read state and has
-//! looked there, also where it found nothing. While the switch lasts, whoever asks waits (state.rs); what was loaded
-//! before it is a read of before, or is begun anew. The sequence number is published first, so nobody reads a new
-//! read state, from which older versions are gone, at an older number. Snapshots and scans pin the read states of all
-//! containers with their number, for jobs of the writer know of no snapshot here.
+//! looked there, also if it found nothing. A read that asks during the switch waits (state.rs); one that loaded its
+//! read state before the switch is a read of the state before, or begins anew. The sequence number is published first,
+//! so nobody reads a new read state, from which older versions are gone, at an older number. Snapshots and scans pin
+//! the read states of all containers with their number, for jobs of the writer know of no snapshot here.
 //!
 //! **History that was cut off.** After a repair, or where an older folder was put back, the last sequence number may
-//! be lower than what was published. That number stays published, and each change is a switch, until the writer is
-//! beyond it.
+//! be lower than the published one. That stays published, and each change is a switch, until the writer is beyond it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -61,10 +60,10 @@ use crate::env::{Fs, SettledClock, sleep};
 use crate::mem::Pool;
 use crate::wal::{Frame, FrameKind, LogStart, Tail, TailPosition, is_at_end, tail};
 
-/// After the same error so many times, with pauses that double from a millisecond, some hundred in all, it is one.
+/// An error counts if it is met so many times, with pauses that double from a millisecond, some hundred in all.
 const LOOKS: u32 = 8;
 
-/// Does `look` until it succeeds, or has met one and the same error so often that nothing is in motion.
+/// Repeats `look` until it succeeds, or has met the same error so often that no change under way explains it.
 pub(in crate::engine) fn retry_until_stable<T>(mut look: impl FnMut() -> Result<T>) -> Result<T> {
     let (mut met, mut times) = (String::new(), 0);
     loop {
@@ -95,7 +94,7 @@ fn read_log(
     let wal_dir = path.join(file_name::WAL_DIR);
     let bounds = (catalogue.edit, catalogue.log_synced);
     let read = tail(fs, &wal_dir, log, from, bounds, &mut |frame: &Frame<'_>| {
-        // What is logged again is in the memtables, from the frames before it.
+        // Relogged records are in the memtables already, from earlier frames.
         match (frame.header.kind, from) {
             (FrameKind::Relog, Some(_)) => Ok(()),
             _ => gathered.take_frame(frame),
@@ -136,8 +135,8 @@ impl FollowerState {
         Ok(only_logged)
     }
 
-    /// All that is there, in containers that nobody reads yet. Of the stand before it what goes on is taken over:
-    /// memory, too, if that `may_share`.
+    /// Reads the current state into containers that nobody reads yet. Open tables of the state `before` are taken over;
+    /// memtables that go on, too, if it `may_share` them.
     pub(in crate::engine) fn find(
         path: &Path,
         options: &Options,
@@ -191,7 +190,7 @@ impl FollowerState {
         Ok(stand)
     }
 
-    /// The log of the same chain was not longer before.
+    /// Fails if the log of the same chain was longer before.
     fn expect_beyond(&self, before: Option<&FollowerState>, path: &Path) -> Result<()> {
         let chain = |stand: &FollowerState| stand.catalogue.log.map(|log| log.chain);
         let same = before.filter(|before| chain(before) == chain(self));
@@ -209,7 +208,7 @@ impl FollowerState {
 }
 
 impl Engine {
-    /// Opens the database in a folder to read it beside whoever writes it.
+    /// Opens the database in a folder to read it beside the process that writes it.
     pub fn follow(path: &Path, options: &Options) -> Result<Arc<Engine>> {
         let options = &Options {
             read_only: true,
@@ -240,7 +239,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Takes in what was written since; nothing where this is the process that writes.
+    /// Catches up with the process that writes; does nothing in that process itself.
     pub fn catch_up(&self) -> Result<()> {
         self.scheduler.check_open()?;
         match &self.follower {
@@ -249,7 +248,7 @@ impl Engine {
         }
     }
 
-    /// The edits in the manifest, of which a process that writes may begin a new one meanwhile.
+    /// The edits in the manifest; the process that writes may begin a new manifest meanwhile.
     pub fn edits(&self) -> Result<Vec<String>> {
         let fs = self.fs.as_ref();
         retry_until_stable(|| match manifest_stamp(fs, &self.path)? {
@@ -260,7 +259,7 @@ impl Engine {
         })
     }
 
-    /// The same for who holds the stand.
+    /// The same, for a caller that holds the stand.
     pub(in crate::engine) fn catch_up_from(
         &self,
         follower: &Follower,
@@ -300,7 +299,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The edit that the log has seen is there: it was durable before.
+    /// Fails if the edit that the log has seen is not there: it was durable before.
     fn expect_edit(&self, stand: &FollowerState) -> Result<()> {
         let now = manifest_stamp(self.fs.as_ref(), &self.path)?;
         if !stand.is_cut || now != stand.stamp {
@@ -351,8 +350,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Makes `next` what everybody reads. Of a container that was there before the state is kept, for handles hold
-    /// it.
+    /// Makes `next` the state that everybody reads. A container that was there before keeps its `ContainerState`,
+    /// because handles hold it.
     fn switch(&self, stand: &mut FollowerState, mut next: FollowerState) -> Arc<Frozen> {
         let mut replaced = stand.tables();
         let before = std::mem::take(&mut stand.states);
@@ -364,7 +363,7 @@ impl Engine {
                 (fresh.name(), fresh.created()) == (state.name(), state.created())
             };
             let Some(fresh) = next.states.get_mut(id).filter(is_same) else {
-                // Whoever waits for the settings begins anew then.
+                // A reader that waits for the settings begins anew then.
                 changing.change_to(changing.settings(), Seq::MAX);
                 dropped.push(state);
                 continue;

@@ -6,11 +6,12 @@
 //! ```
 //!
 //! Catalogue and log end are read under the commit lock, so they show one moment, the same for all containers. Opening
-//! the copy recovers exactly what was acknowledged by then. Pinned files keep their names whatever is installed
+//! the copy recovers exactly the writes acknowledged by then. Pinned files keep their names even if a job replaces them
 //! meanwhile; obsolete ones are removed after the copy. So copying blocks nobody, however long it takes.
 //!
-//! A follower pins nothing, and has no log, nor has a database that is open to be read. It links what its catalogue names, begins a log in the other folder and
-//! puts what its memtables hold into that. If the writer removes a table meanwhile, it catches up and begins anew.
+//! A follower, or a database that is open to be read, pins nothing and has no log. It links the tables that its
+//! catalogue names, begins a log in the other folder and puts the records of its memtables into that. If the writer
+//! removes a table meanwhile, it catches up and begins anew.
 //!
 //! The target is a folder that does not exist or is empty. Each folder and file in it is created new, never
 //! overwritten, and never through a link below the target. A failure removes only what the checkpoint created.
@@ -102,7 +103,7 @@ impl Engine {
         })
     }
 
-    /// The same of a database that is open to be read, whose folder may be one that nobody can write to.
+    /// The same of a database that is open to be read; perhaps nobody can write to its folder.
     fn checkpoint_read(&self, to: &Path) -> Result<()> {
         self.scheduler.check_open()?;
         self.refuse_target(to)?;
@@ -187,7 +188,7 @@ impl Engine {
         start.ring = None;
         let first = start.oldest();
         let (end, mut segments) = (log.end(), log.segments());
-        // By the time the manifest is written, it is.
+        // The log is synced up to there by the time the manifest is written.
         catalogue.log_synced = end;
         segments.retain(|segment| segment.number >= first);
         let _segments = log.pin_from(first);
@@ -239,7 +240,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Names what was copied, durably.
+    /// Gives the copied files their manifest, durably.
     fn finish_copy(&self, to: &Path, catalogue: &Catalogue, made: &mut Made<'_>) -> Result<()> {
         let fs = self.fs.as_ref();
         fs.sync_dir(&to.join(file_name::TABLES_DIR))?;
@@ -317,7 +318,7 @@ impl Made<'_> {
         write_both(self.fs, to, MANIFEST, catalogue).map(drop)
     }
 
-    /// Removes what was created, except where another process removed it or put something into it.
+    /// Removes the created files and folders, except where another process removed one or put something into it.
     fn remove(self) {
         for (path, is_folder) in self.paths.into_iter().rev() {
             let _ = match is_folder {

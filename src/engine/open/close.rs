@@ -14,7 +14,7 @@ impl Engine {
     /// lock, and calls those who wait for a sync.
     pub fn close(&self) -> Result<()> {
         let closed = self.close_once();
-        // What has not been told yet; no lock is held any more.
+        // Tells the remaining events; no lock is held any more.
         self.tell_listener();
         closed
     }
@@ -46,7 +46,7 @@ impl Engine {
         drop(commit);
         self.catalog.close();
         *self.lock.lock() = None;
-        // Who is called may call the database.
+        // A waiter may call the database.
         drop((flushing, merging));
         tell(self.sync_waiters.close(), &result);
         result

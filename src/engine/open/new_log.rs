@@ -6,10 +6,10 @@
 //! ```
 //!
 //! An open that finds no room goes on without a new log: the old chain stays, read-only, because the memtables rely on
-//! it. Writes are refused until a new chain holds what is still needed of the old one and the manifest names it.
-//! Meanwhile the old chain frees what it can (old_log.rs).
+//! it. Writes are refused until a new chain holds the records of the old one that are still needed and the manifest
+//! names it. Meanwhile the old chain frees as much as it can (old_log.rs).
 //!
-//! **A small log needs little room**: it has the smallest ring, and its first segment is as long as what goes into it.
+//! **A small log needs little room**: it has the smallest ring, and its first segment is as long as its contents.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -89,7 +89,8 @@ impl Engine {
         }
     }
 
-    /// A write is not refused for room that can be made: what has expired may go before the background comes to it.
+    /// A write is not refused while room can be made: expired records may go before the background threads come to
+    /// them.
     #[cold]
     fn begin_log_for_write(&self, old: &OldLog) -> Result<()> {
         match self.begin_usual_log(old) {
@@ -97,7 +98,7 @@ impl Engine {
             done => return done,
         }
         let _flushing = self.scheduler.lock_flushing();
-        // Who had the lock before may have found room, or none.
+        // The thread that had the lock before may have found room, or none.
         match old.may_look_for_room(self.clock.read().now) {
             true => self.make_room_and_begin(old),
             false => self.begin_usual_log(old),
@@ -130,7 +131,7 @@ impl Engine {
             for state in self.containers.all() {
                 let (read_state, view) = (state.pin(), self.settled_view(&state));
                 judged_at = judged_at.max(view.now);
-                // Of the log alone: memory keeps what is not needed, and its flush notes that.
+                // Notes for the log alone: memory keeps the records that are not needed, and its flush notes them.
                 let without = Missing {
                     // Records that are not needed are left out unseen.
                     changes: read_state.active.memtable.seq_max(),
@@ -163,7 +164,7 @@ impl Engine {
             }
         })?;
         drop(manifest);
-        // What stays here goes with a later release.
+        // Segments that stay here go with a later release.
         let _ = log.release_older();
         self.commit_log.begin(&mut commit, log, appender);
         let is_sealed = self.seal_when_full(&mut commit);
@@ -184,7 +185,7 @@ impl Engine {
         self.make_room_and_begin(old)
     }
 
-    /// The same for who holds `flushing`.
+    /// The same, for a caller that holds `flushing`.
     fn make_room_and_begin(&self, old: &OldLog) -> Result<()> {
         let began = self.clock.read().now;
         let done = loop {

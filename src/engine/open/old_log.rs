@@ -126,8 +126,8 @@ impl Engine {
         self.take_fronts(old, &fronts, needed_from)
     }
 
-    /// Takes from each of these containers' memory what lies up to a sequence number, after writing what is needed of
-    /// it to a table, and from the log what lies before `needed_from`, or all of it. If that frees no segment, changes
+    /// Takes the records up to a sequence number from each of these containers' memory, after writing the needed ones
+    /// to a table, and from the log the part before `needed_from`, or all of it. If that frees no segment, changes
     /// nothing; false if no file goes either.
     fn take_fronts(
         &self,

@@ -8,12 +8,13 @@
 //! a thread    read the log ahead                        | put the records in order     |
 //! ```
 //!
-//! All records are in order and shown before the manifest has its name. Whoever asks a memtable earlier finishes it first.
+//! All records are in order and shown before the manifest has its name. A caller that asks a memtable earlier finishes
+//! it first.
 //!
 //! A folder that never was a database first gets a manifest that names nothing, and is then opened like any other. So a
 //! folder that holds any other file of a database has had a manifest: without one it is damaged, and nothing in it is
-//! touched. Nor is a folder of other things, which most likely was named by mistake: only what a first open makes before
-//! its manifest may be there, because one that was killed leaves it.
+//! touched. A folder of other things, most likely named by mistake, is not touched either: only the files that a first
+//! open makes before its manifest may be there, because a first open that was killed leaves them.
 //!
 //! On a full disk there is no room for a new chain: the old chain stays, and edits go on in the old manifest, in the
 //! room reserved behind it. Such a database answers reads and reclaims; new_log.rs says how its log begins.
@@ -61,7 +62,7 @@ mod write_anew;
 
 pub(in crate::engine) use write_anew::{FullDisk, write_anew};
 
-/// What was found on disk, before anything is written.
+/// The state found on disk, before anything is written.
 pub(in crate::engine) struct Recovered {
     pub catalogue: Catalogue,
     /// The highest number of a manifest in the folder.
@@ -71,9 +72,9 @@ pub(in crate::engine) struct Recovered {
     last_seq: Seq,
     /// The last edit that a frame of the log carries.
     pub seen_edit: u64,
-    /// How far the log goes, and which chain it is.
+    /// The end of the log, and its chain.
     log_end: Option<SyncedNote>,
-    /// What its replay says.
+    /// The result of its replay.
     log: Replayed,
     /// Whether it holds records that are not in memory.
     left_out: bool,
@@ -85,7 +86,7 @@ pub(in crate::engine) struct Recovered {
 }
 
 impl Recovered {
-    /// Of what a follower has found.
+    /// From the state that a follower has found.
     pub fn followed(stand: &FollowerState, clock: SettledClock) -> Recovered {
         Recovered {
             catalogue: stand.catalogue.clone(),
@@ -121,12 +122,12 @@ impl Recovered {
         }
         let log = self.catalogue.log?;
         let is_current = self.may_go_on(fs, path).ok()?;
-        // Whatever fails here: logging anew needs nothing of it.
+        // A failure here does not matter: logging anew needs nothing of it.
         let keep = || keep(fs, &path.join(file_name::WAL_DIR), &log, &self.log);
         is_current.then(keep)?.ok()?
     }
 
-    /// Notes that what was brought in is in these segments of the log.
+    /// Notes that the records brought in are in these segments of the log.
     fn need(&self, segments: &RangeInclusive<u64>) {
         for state in self.states.values() {
             let active = state.read_state().active.clone();
@@ -142,7 +143,7 @@ impl Recovered {
         self.last_seq = Seq((self.last_seq.0 + count).min(HIGHEST_NUMBER));
     }
 
-    /// Does `work` while another thread finishes what was loaded from the log.
+    /// Does `work` while another thread finishes the memtables loaded from the log.
     fn while_finishing<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
         let mut memtables = self.states.values().map(|state| state.read_state());
         if !memtables.any(|read| read.active.memtable.is_loaded()) {
@@ -217,7 +218,7 @@ fn lock(path: &Path, options: &Options) -> Result<Box<dyn Lock>> {
     }
     if !options.read_only {
         create_folder(fs, path)?;
-        // What is refused below stays as it was, without a lock's file.
+        // A folder that is refused below stays as it was, without a lock's file.
         if fs.len(&path.join(file_name::LOCK))?.is_none() {
             expect_own(fs, path)?;
             expect_room_for_new(path, options)?;
@@ -231,7 +232,7 @@ fn lock(path: &Path, options: &Options) -> Result<Box<dyn Lock>> {
     fs.lock(&path.join(file_name::LOCK), kind)
 }
 
-/// What the containers of a database share.
+/// The resources that the containers of a database share.
 pub(in crate::engine) struct Shared {
     pub cache: Arc<BlockCache>,
     pub pins: Arc<Pins>,
@@ -239,7 +240,7 @@ pub(in crate::engine) struct Shared {
 }
 
 impl Shared {
-    /// Where tables are, and what they are opened with.
+    /// The folder of tables, and the resources that they are opened with.
     pub fn space<'a>(&'a self, options: &'a Options, tables_dir: &'a Path) -> TableSpace<'a> {
         TableSpace {
             fs: options.fs.as_ref(),
@@ -253,7 +254,7 @@ impl Shared {
     /// Empty.
     pub fn new(options: &Options) -> Shared {
         Shared {
-            // Records are swept by a thread, which only who writes has.
+            // Cached records are swept by a thread that only the process that writes has.
             cache: Arc::new(match options.read_only {
                 true => BlockCache::new(options.cache_bytes),
                 false => BlockCache::with_records(options.cache_bytes),
@@ -301,7 +302,7 @@ impl Continuation {
     }
 }
 
-/// Builds the engine's parts from what was recovered.
+/// Builds the engine's parts from the recovered state.
 pub(in crate::engine) fn assemble(
     path: &Path,
     options: &Options,
@@ -379,7 +380,7 @@ pub(in crate::engine) fn find(path: &Path, options: &Options) -> Result<LoadedMa
         Some(current) => Ok(current.loaded),
         None if options.read_only => Err(Error::NotFound { path: path.into() }),
         None => {
-            // Under the lock: what another process's first open leaves when it is killed is known by its names.
+            // Under the lock: the files of another process's first open that was killed are known by their names.
             expect_room_for_new(path, options)?;
             Ok(LoadedManifest {
                 catalogue: begin(fs, path)?,
@@ -406,7 +407,7 @@ fn recover(
     }
 }
 
-/// Loads what a catalogue names: its tables, and the log behind them, up to the log's damage if there is any.
+/// Loads a catalogue's tables, and the log behind them, up to the log's damage if there is any.
 pub(in crate::engine) fn bring_in(
     path: &Path,
     options: &Options,
@@ -440,7 +441,7 @@ pub(in crate::engine) fn bring_in(
         catalogue.time_high_water,
         options.clock_behind,
     )?;
-    // A repair leaves it open up to when ends are unknown; of what is to come none is.
+    // A repair leaves open up to which moment ends are unknown; no end after now is.
     let now = clock.read().settled;
     for (id, state) in &states {
         if let Some(record) = catalogue.containers.get_mut(id) {
@@ -490,7 +491,7 @@ pub(in crate::engine) fn highest_seq(catalogue: &Catalogue, states: &States) -> 
     catalogue.used.max(in_tables.unwrap_or_default())
 }
 
-/// Opens what a catalogue names, but for tables that are `open` already.
+/// Opens the containers of a catalogue, with all tables but those that are `open` already.
 pub(in crate::engine) fn open_containers(
     space: &TableSpace<'_>,
     catalogue: &Catalogue,

@@ -8,19 +8,19 @@
 //! says which are sound). The lost ones may have hidden older versions of their keys, as tombstones or as newer values.
 //! So the repair adds a range delete over the keys of each gap, with a sequence number no lower than that of any record
 //! that was there: the highest of the damaged blocks if the index says it, else of the table, else the highest that was
-//! flushed. Whatever a lost record hid has its key and a lower sequence number, so the range delete hides it; newer
-//! records stay. Where the ends of a gap are unknown, it reaches to the neighbours in the run, or from the first key to
-//! the last. It hides no sound record of the same table, since all versions of a key lie in one block. A lost large
-//! value is a gap of one key.
+//! flushed. Each version that a lost record hid has its key and a lower sequence number, so the range delete hides it;
+//! newer records stay. Where the ends of a gap are unknown, it reaches to the neighbours in the run, or from the first
+//! key to the last. It hides no sound record of the same table, since all versions of a key lie in one block. A lost
+//! large value is a gap of one key.
 //!
 //! The record of a run that lost a part stays true: it bounds when the last of its records becomes obsolete. Only the
 //! note of the range deletes applied to it is reset.
 //!
-//! A damaged log counts up to the damage. What follows it is lost, tombstones too: the database is as it was at that
-//! moment, except for what had reached tables. A copy may have seen what is lost (changes.rs), so the next write gets a
+//! A damaged log counts up to the damage. The rest is lost, tombstones too: the database is as it was at that moment,
+//! except for records that had reached tables. A copy may have seen lost writes (changes.rs), so the next write gets a
 //! sequence number far above any lost one, and changes are told from no earlier version than this. Likewise a reader of
-//! expirations may have missed the end of a lost item, which cannot be told; no wall clock is read here, so ends are said to
-//! be unknown up to the end of time, which the next open takes for its own moment.
+//! expirations may have missed the end of a lost item, which cannot be told; no wall clock is read here, so ends are
+//! marked as unknown up to the end of time, which the next open replaces by its own moment.
 //!
 //! The result takes effect as an open does, by one new manifest. New tables are durable before it, and removed if it
 //! fails. A repair that only reports does the same without writing, so its report is the same. Before the manifest is
@@ -53,14 +53,14 @@ use crate::table::{
 /// More writes than a repair can lose, and few enough for 2^24 repairs.
 const SKIPPED: u64 = 1 << 32;
 
-/// What a repair did, or would do.
+/// The report of a repair: its losses, and the files it set aside, or would set aside.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 #[must_use = "what is lost is in the report, and no error of the call"]
 pub struct RepairReport {
     /// The manifest, or its copy, that the repair relied on.
     pub manifest: PathBuf,
-    /// What is damaged and which data is lost; empty when there is nothing to repair.
+    /// The damage, and the data lost with it; empty when there is nothing to repair.
     pub losses: Vec<Loss>,
     /// Files kept in the folder `lost`, by their former names.
     pub set_aside: Vec<PathBuf>,
@@ -196,8 +196,8 @@ fn take_effect(
     quarantine(fs, path, set_aside)?;
     // The versions of lost writes are not given again: a copy that has seen these is told to begin anew.
     found.skip_numbers(SKIPPED);
-    // What was lost can have been anything. This becomes the last number that may have been used, and the moment of the
-    // next open.
+    // Any write may have been lost. These become the last number that may have been used, and the moment of the next
+    // open.
     for record in found.catalogue.containers.values_mut() {
         (record.changes_from, record.ends_dropped) = (Seq::MAX, Timestamp::MAX);
     }
@@ -348,7 +348,7 @@ impl<'a> Rescue<'a> {
             id,
             container: container.id,
             identity: identity(),
-            // Nothing says by which changes its records were judged.
+            // It is not known by which changes its records were judged.
             settings: own.map_or_else(Settings::default, |own| own.settings.clone()),
         };
         let options = TableOptions {
@@ -374,7 +374,7 @@ impl Drop for Rescue<'_> {
 }
 
 /// Removes the damaged tables from a container, puts their sound records in their place if there is a `rescue`, and
-/// adds range deletes for what the lost records may have hidden.
+/// adds range deletes for the records that the lost ones may have hidden.
 fn drop_damaged_tables(
     container: &mut ContainerRecord,
     space: &TableSpace<'_>,

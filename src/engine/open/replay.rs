@@ -31,7 +31,7 @@ pub(in crate::engine) type States = BTreeMap<ContainerId, Arc<ContainerState>>;
 /// The result of a replay.
 pub(in crate::engine) struct FromLog {
     pub replayed: Replayed,
-    /// The damage in the log, if there is any; what follows it is not replayed.
+    /// The damage in the log, if there is any; the log behind it is not replayed.
     pub damage: Option<Error>,
     /// The catalogue as the log has changed it, if it has.
     pub changed: Option<Changed>,
@@ -138,7 +138,7 @@ struct Target {
 #[derive(Default)]
 struct Ranges {
     by_number: BTreeMap<Seq, KeyRange>,
-    /// What the range deletes that came in order cover.
+    /// The ranges covered by the range deletes that came in order.
     fragments: Fragments,
 }
 
@@ -189,7 +189,7 @@ impl<'a> Gathered<'a> {
 }
 
 impl Gathered<'_> {
-    /// Takes what a frame holds.
+    /// Takes the records of a frame.
     pub fn take_frame(&mut self, frame: &Frame<'_>) -> Result<()> {
         let malformed = |what| frame.corruption(&what);
         let (first, written_at) = (frame.header.first_seq, frame.header.written_at);
@@ -224,7 +224,7 @@ impl Gathered<'_> {
         Ok(())
     }
 
-    /// Where the records of a container go, if it exists.
+    /// The target of a container's records, if it exists.
     #[inline]
     fn target(&mut self, container: ContainerId) -> Option<&Target> {
         let is_last = |last: &Target| last.container == container;

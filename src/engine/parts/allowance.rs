@@ -1,4 +1,5 @@
-//! What a quota lets be written before live bytes are estimated anew. A container has one, and the database has one.
+//! The bytes that a quota lets writes add before live bytes are estimated anew. A container has one, and the database
+//! has one.
 //!
 //! ```text
 //! 0 ......................... live at the estimate | in flight | slack ............ | limit
@@ -11,10 +12,10 @@
 //!
 //! Invariants:
 //!
-//! 1. Every byte that is written under a quota is in the slack taken since the last estimate, in flight, or in what an
-//!    estimate sees. Slack is closed before the bytes in flight are read, and these before the estimate; so a byte may be
+//! 1. Every byte that is written under a quota is in the slack taken since the last estimate, in flight, or seen by an
+//!    estimate. Slack is closed before the bytes in flight are read, and these before the estimate; so a byte may be
 //!    counted twice, but none is missed.
-//! 2. Slack is given only by one who holds `known`.
+//! 2. Only the holder of `known` gives slack.
 
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{Mutex, MutexGuard};
@@ -91,7 +92,7 @@ impl Allowance {
         is_taken
     }
 
-    /// The last estimate. Who holds this may close and open the slack.
+    /// The last estimate. Its holder may close and open the slack.
     pub fn known(&self) -> MutexGuard<'_, Option<Known>> {
         self.known.lock()
     }
@@ -122,7 +123,7 @@ fn pack(quota: Option<Quota>) -> u64 {
 pub struct Charge<'a>(Vec<(&'a Allowance, u64)>);
 
 impl<'a> Charge<'a> {
-    /// Nothing that the write adds to has a quota.
+    /// The charge of a write that no quota applies to.
     pub const NONE: Charge<'static> = Charge(vec![]);
 
     /// Adds bytes that were taken, or charged.

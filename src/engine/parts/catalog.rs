@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //!
-//! 1. Every edit of an open database comes with a [`Basis`]: proof that what it relies on is durable.
+//! 1. Every edit of an open database comes with a [`Basis`]: proof that the writes it relies on are durable.
 //! 2. `durable_edit` is the number of the last durable edit; frames of the log carry it.
 //! 3. While it is unknown whether an edit took effect (it is *in doubt*), no table that it may name is removed and no
 //!    write is accepted.
@@ -71,7 +71,7 @@ impl Catalog {
         self.database
     }
 
-    /// Nobody else changes the catalogue while this is held.
+    /// Locks the catalogue for edits: nobody else changes it while this is held.
     pub fn edit(&self) -> Editing<'_> {
         Editing {
             catalog: self,

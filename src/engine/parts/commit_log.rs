@@ -26,7 +26,7 @@
 //!             synced before e
 //! ```
 //!
-//! If something is durable, everything before it is durable, and so is every write it relies on. So an edit is
+//! If a write or an edit is durable, everything before it is durable, and so is every write it relies on. So an edit is
 //! committed with a [`Basis`], which exists only once the log is synced as far as the edit relies on it. An edit's mark
 //! is the highest of the times on which those writes relied and its own. What an edit repeats was synced before it counted.
 //!
@@ -41,7 +41,7 @@
 //! part.
 //!
 //! After a failed sync of the log the only basis is [`Basis::TABLES`]: reclaiming goes on, nothing else does. Without a
-//! log (open found no room for one) everything is durable, because open synced what it read.
+//! log (open found no room for one) everything is durable, because open synced the log that it read.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
@@ -56,7 +56,7 @@ use crate::engine::parts::read_state::Flushable;
 use crate::engine::parts::state::ContainerState;
 use crate::wal::{Appender, FrameHeader, FrameKind, Log, LogStart, SegmentSummary, SyncedNote};
 
-/// What the commit lock guards; in other cache lines than the lock, which those who wait for it look at.
+/// The state under the commit lock; in other cache lines than the lock, which waiting threads read.
 #[repr(align(128))]
 pub struct CommitState {
     /// The sequence number of the next record.
@@ -151,7 +151,7 @@ impl OldLog {
         self.next_look.store(to.0 + 9 * took, Ordering::Relaxed);
     }
 
-    /// The log without what lies before a sequence number, or without all of it.
+    /// The log without the part before a sequence number, or without all of it.
     pub fn without(&self, log: Option<LogStart>, needed_from: Option<Seq>) -> Option<LogStart> {
         log.zip(needed_from).map(|(log, from)| {
             let first = self.holding(from).unwrap_or(log.oldest());
@@ -180,11 +180,11 @@ pub struct Beginning {
     pub log: Option<(Arc<Log>, Appender)>,
     /// The old log, if there was no room for a new one.
     pub old_log: Option<OldLog>,
-    /// Where the log ends that was recovered.
+    /// The end of the recovered log.
     pub recovered_to: Option<u64>,
 }
 
-/// What every write raises, in other cache lines than what never changes.
+/// The numbers that every write raises, in other cache lines than the fields that never change.
 struct Marks {
     latest: AtomicU64,
     published: AtomicU64,
@@ -240,14 +240,15 @@ impl CommitLog {
         self.state.lock()
     }
 
-    /// Takes the commit lock as a writer: spins first, because the lock is held for less time than going to sleep takes,
-    /// and prefetches what it will need under the lock, if it has to wait for that.
+    /// Takes the commit lock as a writer: spins first, because the lock is held for less time than going to sleep
+    /// takes, and prefetches the memory that it will need under the lock, if it has to wait.
     #[inline]
     pub fn lock_soon_after(&self, prefetch: impl FnOnce()) -> MutexGuard<'_, CommitState> {
         lock_soon_after(&self.state, prefetch)
     }
 
-    /// The same for who must not go to sleep: it is taken if it becomes free in the while that a writer looks for it.
+    /// The same for a caller that must not go to sleep: takes the lock only if it becomes free while a writer would
+    /// spin.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, CommitState>> {
         try_lock_soon(&self.state)
     }
@@ -316,7 +317,7 @@ impl CommitLog {
         self.log.get()
     }
 
-    /// Where the log ends that was recovered. Elsewhere than in a read-only database another may have begun since.
+    /// The end of the recovered log. Except in a read-only database, another log may have begun since.
     pub fn recovered_to(&self) -> Option<u64> {
         self.recovered_to
     }
@@ -428,7 +429,8 @@ impl CommitLog {
     }
 }
 
-/// Proof that what an edit relies on is durable. While it borrows the lock, no write can follow that it does not cover.
+/// Proof that the writes that an edit relies on are durable. While it borrows the lock, no write can follow that it
+/// does not cover.
 #[derive(Clone, Copy)]
 pub struct Basis<'lock> {
     /// The highest time on which these writes relied.

@@ -54,7 +54,7 @@ impl ContainerSet {
         self.by_name.write().insert(name, state.clone());
     }
 
-    /// All at once: these are there, and no others. For a reader beside the process that makes and drops them.
+    /// Replaces all containers by these at once. For a follower, whose containers another process makes and drops.
     pub fn replace(&self, states: impl Iterator<Item = Arc<ContainerState>>, last_drop: Seq) {
         self.last_drop.fetch_max(last_drop.0, Ordering::Release);
         let named = states

@@ -119,7 +119,8 @@ impl Events {
         }
     }
 
-    /// Calls the listener with every event. Returns at once if another thread does, or this one further up.
+    /// Calls the listener with every event. Returns at once if another thread is doing so, or this one further up its
+    /// stack.
     pub fn tell_all(&self) {
         let Some(listener) = &self.listener else {
             return;
@@ -139,7 +140,7 @@ impl Events {
 }
 
 impl Queue {
-    /// What was lost came after all that waits.
+    /// The lost events are newer than all that wait.
     fn next(&mut self) -> Option<Event> {
         let next = self.waiting.pop_front();
         next.or_else(|| match std::mem::take(&mut self.lost) {

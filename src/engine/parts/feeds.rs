@@ -6,16 +6,17 @@
 //!   may be gone     what ended is stored    not given yet
 //! ```
 //!
-//! Jobs judge by an earlier moment than now, so that what has ended since is kept as it is, and shows nothing to anybody but
-//! the readers here: `keep_expired` before now, and before the position of each open reader, though at most [`READER_HOLD`]
-//! before now. A job that judges by an earlier moment drops what it would have dropped then, and nothing that came since
-//! ([`Settings::that_had_ended`]): the proof in verdict.rs needs nothing else.
+//! Jobs judge by an earlier moment than now, so that records which have ended since are kept as they are; only the
+//! readers here see them. The moment is `keep_expired` before now, and before the position of each open reader, though
+//! at most [`READER_HOLD`] before now. A job that judges by an earlier moment drops the records that it would have
+//! dropped then, and none for a later reason ([`Settings::that_had_ended`]): the proof in verdict.rs needs nothing
+//! else.
 //!
 //! Invariants:
 //!
-//! 1. `dropped` is no earlier than the end of any item whose newest record a job has left out, nor than that of an older
-//!    record of the key that is stored still: nothing tells any more that it was replaced or deleted. It is noted before the
-//!    read state without the record is installed, and is durable by the same edit.
+//! 1. `dropped` is no earlier than the end of any item whose newest record a job has left out, nor than the end of an
+//!    older record of the key that is still stored: no record shows any more that it was replaced or deleted. It is
+//!    noted before the read state without the record is installed, and is durable by the same edit.
 //! 2. While a reader is open, each write that may end before the last end that it has gathered is noted for it, before the
 //!    write is visible.
 
@@ -28,7 +29,7 @@ use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::{ItemTtl, Seq, Timestamp};
 use crate::expiry::{DefaultMillis, Settings};
 
-/// What ended less than this ago is kept for a reader that is open and has not come so far, in milliseconds.
+/// An item that ended less than this ago is kept for an open reader that has not come so far, in milliseconds.
 pub const READER_HOLD: u64 = 60_000;
 /// So many writes are noted for a reader; it gathers anew after more.
 const NOTED: usize = 1 << 16;
@@ -38,11 +39,12 @@ const NOTED_BYTES: usize = 4 << 20;
 /// See the file's head.
 #[derive(Default)]
 pub struct Feeds {
-    /// What ended less than so many milliseconds ago is kept.
+    /// Items that ended less than so many milliseconds ago are kept.
     keep: AtomicU64,
     /// See invariant 1; 0: nothing was dropped.
     dropped: AtomicU64,
-    /// Up to which sequence number the changes go that may have ended what was dropped last. Stored under the readers' lock.
+    /// The highest sequence number of the changes that may have ended the items dropped last. Stored under the readers'
+    /// lock.
     dropped_by: AtomicU64,
     /// Whether a reader is open: each write asks.
     is_read: AtomicBool,
@@ -52,11 +54,11 @@ pub struct Feeds {
 /// An open reader.
 struct FeedReader {
     id: u64,
-    /// It needs what ended from here on.
+    /// It needs the ends from here on.
     position: Timestamp,
-    /// At the position itself only what ended by a write above this sequence number, if there is one.
+    /// At the position itself it needs only ends by a write above this sequence number, if there is one.
     above: Option<Seq>,
-    /// A job has left out something that ended there or later.
+    /// A job has left out an item that ended there or later.
     has_missed: bool,
     wants: Wants,
     /// The writes it wants.
@@ -68,7 +70,7 @@ struct FeedReader {
 }
 
 impl FeedReader {
-    /// Whether it needs what ended at this moment by writes up to this sequence number.
+    /// Whether it needs the ends at this moment by writes up to this sequence number.
     fn needs(&self, end: Timestamp, by: Seq) -> bool {
         let is_new = || self.above.is_none_or(|above| by > above);
         self.position < end || self.position == end && is_new()
@@ -94,12 +96,12 @@ impl FeedReader {
     }
 }
 
-/// Which writes a reader wants to know of.
+/// The writes that a reader wants to know of.
 #[derive(Clone, Copy)]
 pub struct Wants {
     /// Those with a ttl of their own that end before this moment.
     own: Timestamp,
-    /// Those without that were written before this moment.
+    /// Those without one that were written before this moment.
     inherit: Timestamp,
 }
 
@@ -131,7 +133,7 @@ impl Wants {
     }
 }
 
-/// What was written for a reader since it asked last.
+/// The writes noted for a reader since it asked last.
 pub struct Noted {
     /// The writes.
     pub writes: Vec<(Header, Box<[u8]>)>,
@@ -150,7 +152,7 @@ impl Feeds {
         }
     }
 
-    /// How long what has ended is kept, in milliseconds.
+    /// How long ended items are kept, in milliseconds.
     pub fn keep(&self) -> u64 {
         self.keep.load(Ordering::Acquire)
     }
@@ -173,19 +175,19 @@ impl Feeds {
         moment
     }
 
-    /// Up to this moment ends are no longer known; none: all are.
+    /// The moment up to which ends are no longer known; none: all are known.
     pub fn dropped(&self) -> Option<Timestamp> {
         let dropped = self.dropped.load(Ordering::Acquire);
         (dropped > 0).then_some(Timestamp(dropped))
     }
 
-    /// Of a container that nobody reads yet: what ends later than this moment is known.
+    /// Notes, of a container that nobody reads yet, that all ends after this moment are known.
     pub fn none_dropped_after(&self, moment: Timestamp) {
         self.dropped.fetch_min(moment.0, Ordering::AcqRel);
     }
 
-    /// What ended up to this moment, by changes up to this sequence number, may be missing in the read state that is installed
-    /// next.
+    /// Notes that items which ended up to this moment, by changes up to this sequence number, may be missing in the
+    /// read state that is installed next.
     pub fn note_dropped(&self, end: Timestamp, by: Seq) {
         let mut readers = self.readers.lock();
         let last = self.dropped.fetch_max(end.0, Ordering::AcqRel);
@@ -198,7 +200,7 @@ impl Feeds {
         missing.for_each(|one| one.has_missed = true);
     }
 
-    /// Notes a write for those who want it. The caller holds the commit lock.
+    /// Notes a write for the readers that want it. The caller holds the commit lock.
     #[inline]
     pub fn note(&self, header: &Header, key: &[u8]) {
         if self.is_read.load(Ordering::Acquire) {
@@ -223,9 +225,10 @@ impl Feeds {
         }
     }
 
-    /// A new reader who wants all, and its position, from which on what ended is held. The position is asked for when every
-    /// job that begins later holds it; at the position itself the reader needs what ended by a write above a sequence number,
-    /// if there is one. Where it `asks` for all from there on, what was left out before counts, too.
+    /// Opens a reader that wants all writes; returns its pin and its position. Ended items are kept for it from the
+    /// position on; at the position itself only those that ended by a write above a sequence number, if one is given.
+    /// `position` is called when every job that begins later will keep them. If the reader `asks` for all ends from
+    /// there on, items that were left out before count as missed, too.
     pub fn open(
         self: &Arc<Self>,
         asks: bool,
@@ -272,7 +275,7 @@ impl FeedPin {
         )
     }
 
-    /// It needs what ended from here on.
+    /// It needs the ends from here on.
     pub fn advance_to(&self, position: Timestamp) {
         self.with(|reader| {
             if reader.position != position {
@@ -281,12 +284,12 @@ impl FeedPin {
         });
     }
 
-    /// Whether a job has left out something that ended at its position or later.
+    /// Whether a job has left out an item that ended at its position or later.
     pub fn has_missed(&self) -> bool {
         self.with(|reader| reader.has_missed)
     }
 
-    /// Which writes are noted from now on.
+    /// Sets the writes that are noted from now on.
     pub fn want(&self, wants: Wants) {
         self.with(|reader| reader.wants = wants);
     }

@@ -1,4 +1,4 @@
-//! What a follower stands on: how much of another process's database it has taken in.
+//! The state of a follower: how much of another process's database it has read.
 //!
 //! ```text
 //! Stand      the manifest's edits, up to the one of this stamp; the log, up to this place; the containers of both
@@ -7,9 +7,10 @@
 //!
 //! Invariants:
 //!
-//! 1. One thread at a time changes the stand: whoever holds `stand`. Readers take no lock; snapshots take `frozen`
-//!    for as long as it takes to register, and so get read states and a sequence number that belong together.
-//! 2. The memtables of the stand hold what the log says up to its place, and perhaps more, which is not published.
+//! 1. One thread at a time changes the stand: the holder of `stand`. Readers take no lock; snapshots hold `frozen`
+//!    while they register, and so get read states and a sequence number that belong together.
+//! 2. The memtables of the stand hold the records of the log up to its place, and perhaps more, which are not
+//!    published.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub struct Follower {
     frozen: Mutex<Arc<Frozen>>,
 }
 
-/// How much was taken in.
+/// The part of the database that was read.
 pub struct FollowerState {
     /// Number and length of the manifest; none where its end was being written.
     pub stamp: Option<(u64, u64)>,
@@ -37,7 +38,7 @@ pub struct FollowerState {
     pub logged: Vec<Logged>,
     /// Up to where the log was read; none while there is none.
     pub place: Option<TailPosition>,
-    /// There is more of the log, which goes with a later edit.
+    /// Whether the log has more frames, which belong to a later edit.
     pub is_cut: bool,
     /// The last write.
     pub last_seq: Seq,
@@ -57,8 +58,8 @@ impl FollowerState {
         tables
     }
 
-    /// Its memtables are those of this later catalogue, too: nothing was flushed in between, and the log that follows
-    /// is there.
+    /// Whether its memtables are those of this later catalogue, too: nothing was flushed in between, and the log that
+    /// follows is there.
     pub fn goes_on_in(&self, next: &Catalogue) -> bool {
         let (Some(place), Some(log), Some(before)) = (self.place, next.log, self.catalogue.log)
         else {
@@ -75,7 +76,7 @@ impl FollowerState {
 }
 
 impl Follower {
-    /// One that stands there.
+    /// A follower in this state.
     pub fn new(stand: FollowerState) -> Follower {
         let frozen = Frozen::of(stand.states.values());
         Follower {
@@ -84,18 +85,18 @@ impl Follower {
         }
     }
 
-    /// Nobody else catches up as long as this is held.
+    /// Locks the stand: nobody else catches up as long as this is held.
     pub fn stand(&self) -> MutexGuard<'_, FollowerState> {
         self.stand.lock()
     }
 
-    /// Pins what `register` registers.
+    /// Pins the read states for the snapshot that `register` registers.
     pub fn pin(&self, register: impl FnOnce() -> SnapshotPin) -> SnapshotPin {
         let frozen = self.frozen.lock();
         register().within(frozen.clone())
     }
 
-    /// Replaces what snapshots pin from now on, while `switch` makes it what everybody reads.
+    /// Replaces the read states that snapshots pin, while `switch` gives them to all readers.
     pub fn switch(&self, switch: impl FnOnce() -> Arc<Frozen>) {
         let mut frozen = self.frozen.lock();
         *frozen = switch();

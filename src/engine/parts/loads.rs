@@ -6,8 +6,7 @@
 //! ```
 //!
 //! Invariant: a file is created, renamed or removed here only while the database is open. Closing removes those that
-//! are left and lets no more come, so a load that outlasts its database touches no file of whoever opens the folder
-//! next.
+//! are left and lets no more come, so a load that outlasts its database touches no file of the next open of the folder.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -29,7 +29,7 @@ use crate::env::{Fs, monotonic};
 pub struct ObsoleteTables {
     fs: Arc<dyn Fs>,
     tables_dir: PathBuf,
-    /// Counts what readers hold of unlinked tables.
+    /// Counts the bytes of unlinked tables that readers hold.
     pins: Arc<Pins>,
     queue: Mutex<Queue>,
 }
@@ -70,7 +70,8 @@ impl ObsoleteTables {
         &self.pins
     }
 
-    /// The obsolete tables whose bytes are on disk, by their ids, and who keeps each; nobody: it is to be removed soon.
+    /// The obsolete tables whose bytes are on disk, by their ids, and the holder of each; none: it is to be removed
+    /// soon.
     pub fn list(&self) -> BTreeMap<TableId, (ObsoleteTable, Option<DiskHolder>)> {
         let queue = self.queue.lock();
         // A table that leaves the queue meanwhile is held by a value, if at all.
@@ -149,7 +150,7 @@ impl ObsoleteTables {
     }
 }
 
-/// What is in no list any more is kept by values that lie in its map.
+/// A table that is in no list any more is kept by values that lie in its map.
 fn by_value(
     (id, table): (TableId, ObsoleteTable),
 ) -> (TableId, (ObsoleteTable, Option<DiskHolder>)) {

@@ -5,9 +5,9 @@
 //! read in            ── the read state of now ──────|── the last read state before C ──▶ the end of the pass
 //! ```
 //!
-//! A pass tells a container as it was at S, under the settings of S. While these stay, a job leaves out nothing that was live
-//! at S and lives still. After a change, or when the container is dropped, it may; so from then on the pass keeps the read
-//! state that was there before. Until then it keeps none, and no expired file stays for it.
+//! A pass tells a container as it was at S, under the settings of S. While these stay, a job leaves out no record that
+//! was live at S and still is. After a change, or when the container is dropped, it may; so from then on the pass keeps
+//! the read state that was there before. Until then it keeps none, and no expired file stays for it.
 //!
 //! Invariant: a read state that is handed out is one of before the first change since S. It is taken under the pass's lock, and
 //! a change takes that lock before it counts; a drop, after the container is marked and before anything is removed.
@@ -35,7 +35,7 @@ impl<R> Passes<R> {
         reads
     }
 
-    /// Before the settings change, or all is dropped: the passes go on in the read state of now.
+    /// Called before the settings change, or the container is dropped: the passes go on in the current read state.
     pub(in crate::engine) fn keep(&self, now: impl Fn() -> Arc<R>) {
         let mut open = self.0.lock();
         open.retain(|pass| {
@@ -48,17 +48,17 @@ impl<R> Passes<R> {
     }
 }
 
-/// Where one pass reads a container.
+/// The read state in which one pass reads a container, if that is not the current one.
 pub(in crate::engine) struct PassReads<R>(Mutex<Option<Arc<R>>>);
 
 impl<R> PassReads<R> {
-    /// The pass has its snapshot now: changes of before do not count, and `read_state` is where it reads in any case, if
-    /// there is one.
+    /// Begins the pass at its snapshot: earlier changes do not count, and the pass reads in `read_state` in any case,
+    /// if there is one.
     pub(in crate::engine) fn begin(&self, read_state: Option<Arc<R>>) {
         *self.0.lock() = read_state;
     }
 
-    /// Where it reads next; `now` is the read state of now.
+    /// The read state that it reads next; `now` loads the current one.
     pub(in crate::engine) fn next(&self, now: impl FnOnce() -> Arc<R>) -> Arc<R> {
         let kept = self.0.lock();
         kept.clone().unwrap_or_else(now)

@@ -1,4 +1,4 @@
-//! What was published of the database's figures, and when they are due again.
+//! The published figures of the database, and when they are due again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub struct Publisher(Mutex<Published>);
 struct Published {
     /// When the threads publish again.
     due: Duration,
-    /// The containers of which something was; `None`: nothing ever was.
+    /// The containers with published figures; `None`: nothing was ever published.
     containers: Option<BTreeSet<String>>,
 }
 
@@ -38,12 +38,12 @@ impl Publisher {
         is_due
     }
 
-    /// Takes the containers of which something was published; `None`: nothing ever was, or another thread took them.
+    /// Takes the containers with published figures; `None`: nothing was ever published, or another thread took them.
     pub fn take(&self) -> Option<BTreeSet<String>> {
         self.0.lock().containers.take()
     }
 
-    /// Adds to what others put meanwhile.
+    /// Adds to the containers that others put meanwhile.
     pub fn put(&self, containers: BTreeSet<String>) {
         let mut published = self.0.lock();
         let all = published.containers.get_or_insert_default();

@@ -1,4 +1,4 @@
-//! What readers pin of a container: its memtables and its version at one moment.
+//! The state of a container that readers pin: its memtables and its version at one moment.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -121,7 +121,7 @@ impl ReadState {
         all.filter(|ranges| !ranges.is_empty())
     }
 
-    /// Whether possibly a record is stored that a command reaches. False is certain.
+    /// Whether a stored record may be one that a command reaches. False is certain.
     pub fn may_fall_to(&self, command: &Command) -> bool {
         let mut memtables = self.flushables().map(|flushable| &flushable.memtable);
         let mut tables = self.version.runs.iter().flat_map(|run| &run.files);

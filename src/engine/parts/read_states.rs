@@ -1,4 +1,4 @@
-//! The read states of a container, one after another, and what they are without.
+//! The read states of a container, one after another, and notes of the records that each lacks.
 //!
 //! ```text
 //! install    note what the next one is without ──▶ store it
@@ -7,13 +7,14 @@
 //!
 //! Invariants, which only this file can break, since the fields are private:
 //!
-//! 1. What a read state is without is noted before anybody can load it. So whoever misses something in a read state and
-//!    asks after that is told, however install and reader interleave. One note for each kind of question:
+//! 1. The records that a read state lacks are noted before anybody can load it. So a reader that misses a record in a
+//!    read state and asks after that is told, however install and reader interleave. One note for each kind of
+//!    question:
 //!
 //!    | note | asked by | planted bug |
 //!    | --- | --- | --- |
 //!    | `flushed`: records up to here are not in memory | conditions, transactions: they look in runs again | read-state-flushed-late |
-//!    | `purged`: what had ended by then may be missing | transactions, of a key that they miss | read-state-purged-late |
+//!    | `purged`: an item that had ended by then may be missing | transactions, of a key that they miss | read-state-purged-late |
 //!    | `changes_low_water`: a delete or an end up to here may be missing | passes of `changes` | read-state-low-water-late |
 //!    | `Feeds::dropped`: an item that ended by then may be missing | cursors of expirations | read-state-ends-late |
 //!
@@ -101,7 +102,7 @@ impl ReadStates {
         self.newest.load_full()
     }
 
-    /// Replaces the newest by the result of `change`, after noting what that is without.
+    /// Replaces the newest by the result of `change`, after noting the records that it lacks.
     pub fn install(
         &self,
         missing: Missing,
@@ -144,7 +145,7 @@ impl ReadStates {
         Seq(self.flushed.load(Ordering::Acquire))
     }
 
-    /// Whether what had not ended by then may be missing in a read state that was loaded before.
+    /// Whether an item that had not ended by this moment may be missing in a read state that was loaded before.
     pub fn has_purged_after(&self, moment: Timestamp) -> bool {
         self.purged.load(Ordering::Acquire) > moment.0
     }
@@ -154,8 +155,9 @@ impl ReadStates {
         Seq(self.changes_low_water.load(Ordering::Acquire))
     }
 
-    /// These settings without the commands that reach nothing in any read state that somebody holds, who takes the
-    /// settings of now. Those above `oldest_snapshot` are still to be told to whoever asks for the changes since then.
+    /// These settings without the commands that reach no record in any read state that is held: its readers judge by
+    /// the current settings. Commands above `oldest_snapshot` stay, because readers of the changes since then are still
+    /// to be told of them.
     pub fn needed_of(&self, settings: &Settings, oldest_snapshot: Seq) -> Settings {
         let earlier = self.installing.lock();
         let mut all: Vec<_> = earlier.iter().filter_map(Weak::upgrade).collect();
@@ -165,7 +167,7 @@ impl ReadStates {
         })
     }
 
-    /// The same of settings that are going to be those of the container.
+    /// The same of settings that the container is about to get; notes the commands that are left out.
     pub fn prune_commands(&self, settings: Settings, oldest_snapshot: Seq) -> Settings {
         if settings.commands.is_empty() {
             return settings;

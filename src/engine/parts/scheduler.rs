@@ -199,7 +199,7 @@ impl Scheduler {
         self.hurrying.store(true, Ordering::Release);
     }
 
-    /// Ends that; false when it was not so.
+    /// Ends the hurry; false when there was none.
     pub fn end_hurry(&self) -> bool {
         self.hurrying.swap(false, Ordering::AcqRel)
     }

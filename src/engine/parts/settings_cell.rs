@@ -97,20 +97,20 @@ impl SettingsCell {
         self.changed() > seq
     }
 
-    /// The last sequence number of the write that changed them. A change that was begun and not made does not move it: as
-    /// long as it stays what it was before and after the settings were loaded, nothing has changed them.
+    /// The last sequence number of the write that changed them. A change that was begun and not made does not move it:
+    /// if it is the same before and after the settings were loaded, nothing has changed them.
     #[inline]
     pub(in crate::engine) fn changed(&self) -> Seq {
         Seq(self.changed.load(Ordering::Acquire))
     }
 
-    /// As long as this stays what it was before the settings were loaded, they are those in force.
+    /// The settings that were loaded are in force as long as this stays as it was before their load.
     #[inline]
     pub(in crate::engine) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Changes the version alone, for what its holders are to ask about besides settings.
+    /// Changes the version alone, for a change besides settings that its holders must notice.
     pub(in crate::engine) fn change_version(&self) {
         self.version.fetch_add(2, Ordering::Release);
     }
@@ -155,7 +155,7 @@ impl SettingsCell {
     }
 
     /// The settings, if no change is under way.
-    #[inline]
+    #[inline(always)]
     pub(in crate::engine) fn try_load(&self) -> Option<Settings> {
         let before = self.version.load(Ordering::Acquire);
         let words: [u64; 6] = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! The open snapshots: what each sees, and which versions of records jobs keep for them.
+//! The open snapshots, and the versions of records that jobs keep for them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::state::ContainerState;
 
 /// The read states of all containers at one moment, for a reader beside the process that writes: jobs of that process
-/// know of no snapshot here, and leave out of later runs what one may need.
+/// know of no snapshot here, and leave records out of later runs that one may need.
 #[derive(Default)]
 pub struct Frozen(BTreeMap<ContainerId, Arc<ReadState>>);
 
@@ -88,7 +88,7 @@ impl Snapshots {
 /// Keeps the versions that a snapshot sees.
 pub struct SnapshotPin {
     seq: Seq,
-    /// Where it is read, if not where everybody reads.
+    /// The read states in which it is read, if not the current ones.
     frozen: Option<Arc<Frozen>>,
     snapshots: Arc<Snapshots>,
 }
@@ -100,7 +100,7 @@ impl SnapshotPin {
         self.seq
     }
 
-    /// The same, to be read there alone.
+    /// The same, to be read in these read states alone.
     pub(in crate::engine) fn within(mut self, frozen: Arc<Frozen>) -> SnapshotPin {
         self.frozen = Some(frozen);
         self
@@ -115,7 +115,7 @@ impl SnapshotPin {
         }
     }
 
-    /// Where it is read.
+    /// The read state of a container in which it is read.
     #[inline]
     pub(in crate::engine) fn read_state(&self, state: &ContainerState) -> Arc<ReadState> {
         let frozen = self
@@ -142,7 +142,7 @@ impl Drop for SnapshotPin {
 mod tests {
     use super::*;
 
-    // A job that lists the snapshots between the two would not know of one that sees what it drops.
+    // A job that lists the snapshots between the two would not know of one that sees the records it drops.
     #[test]
     fn a_snapshot_reads_its_seq_while_no_job_can_list() {
         let snapshots = Arc::new(Snapshots::default());

@@ -32,9 +32,9 @@ pub struct ContainerState {
     read_states: ReadStates,
     /// Scans that hold a read state; the engine takes it from those at rest.
     held: Mutex<Vec<Weak<dyn Releasable>>>,
-    /// What one run less has become worth to scans since the last merge of runs, in bytes rewritten.
+    /// The worth of one run less to scans since the last merge of runs, in bytes rewritten.
     scan_credit: AtomicU64,
-    /// What fewer dead records have become worth to scans since the last merge for that.
+    /// The worth of fewer dead records to scans since the last merge for that, in bytes rewritten.
     paid_by_passing: AtomicU64,
     rest: Mutex<Option<Rest>>,
     /// Readers of its expirations.
@@ -59,7 +59,7 @@ pub trait Releasable: Send + Sync {
     fn release(&self);
 }
 
-/// What a holder of a read state keeps between two calls.
+/// Something that may hold a read state between two calls.
 pub trait Holder: Send {
     /// Gives up the read state; the next call takes the current one.
     fn give_up(&mut self);
@@ -84,7 +84,7 @@ impl ContainerState {
             sealed: vec![],
             version: Arc::new(version),
         };
-        // A container that was made meanwhile is no change of settings to whoever reads at an earlier number.
+        // To a reader at an earlier number, a container that was made meanwhile is no change of settings.
         let changed = match record.settings_seq > record.created {
             true => record.settings_seq,
             false => Seq(0),
@@ -117,7 +117,7 @@ impl ContainerState {
         &self.name
     }
 
-    /// Readers of its expirations, and what is held for them.
+    /// Readers of its expirations, and the ended items that are kept for them.
     #[inline]
     pub(in crate::engine) fn feeds(&self) -> &Arc<Feeds> {
         &self.feeds
@@ -134,14 +134,14 @@ impl ContainerState {
         &self.bare
     }
 
-    /// Tells a write, which no reader sees yet, to all who wait for writes. The caller holds the commit lock.
+    /// Tells a write, which no reader sees yet, to all readers that wait for writes. The caller holds the commit lock.
     #[inline(always)]
     pub(in crate::engine) fn note_write(&self, header: &Header, key: &[u8]) {
         self.feeds.note(header, key);
         self.bare.note(header, key);
     }
 
-    /// How long what has ended is kept, in milliseconds.
+    /// How long ended items are kept, in milliseconds.
     pub fn feeds_keep(&self) -> u64 {
         self.feeds.keep()
     }
@@ -156,7 +156,7 @@ impl ContainerState {
         self.compression
     }
 
-    /// What its quota allows.
+    /// The allowance of its quota.
     #[inline]
     pub(in crate::engine) fn allowance(&self) -> &Allowance {
         &self.allowance
@@ -182,12 +182,12 @@ impl ContainerState {
         self.settings.change_version();
     }
 
-    /// What one run less has become worth to scans, in bytes rewritten.
+    /// The worth of one run less to scans, in bytes rewritten.
     pub(in crate::engine) fn scan_credit(&self) -> u64 {
         self.scan_credit.load(Ordering::Relaxed)
     }
 
-    /// Adds to what one run less is worth to scans.
+    /// Adds to the worth of one run less to scans.
     pub(in crate::engine) fn pay_for_scan(&self, worth: u64) {
         self.scan_credit.fetch_add(worth, Ordering::Relaxed);
     }
@@ -197,7 +197,7 @@ impl ContainerState {
         self.scan_credit.store(0, Ordering::Relaxed);
     }
 
-    /// What fewer dead records have become worth to scans, in bytes rewritten.
+    /// The worth of fewer dead records to scans, in bytes rewritten.
     pub(in crate::engine) fn paid_by_passing(&self) -> u64 {
         self.paid_by_passing.load(Ordering::Relaxed)
     }
@@ -246,7 +246,7 @@ impl ContainerState {
         self.settings.version()
     }
 
-    /// The same for whoever may wait for a change under way, or may not.
+    /// The same for callers that may wait for a change under way, and for those that may not.
     #[inline(always)]
     pub(in crate::engine) fn settings_for<P: Patience>(&self) -> Result<Settings, P::Failure> {
         if !P::WAITS
@@ -277,9 +277,9 @@ impl ContainerState {
         self.settings.are_newer_than(seq)
     }
 
-    /// Begins to replace the settings; the caller holds the commit lock. Whoever asks for the settings waits from before the
-    /// clock is read until the result is dropped, after the change is durable, so nobody judges by the old settings at a
-    /// moment after the change. After an error or a panic the old settings stay.
+    /// Begins to replace the settings; the caller holds the commit lock. Readers of the settings wait from before the
+    /// clock is read until the result is dropped, after the change is durable, so nobody judges by the old settings at
+    /// a moment after the change. After an error or a panic the old settings stay.
     pub(in crate::engine) fn begin_change(&self) -> Changing<'_> {
         self.passes.keep(|| self.pin());
         self.settings.begin((*self.whole_settings()).clone())
@@ -336,7 +336,7 @@ impl ContainerState {
         self.read_states.prune_commands(settings, oldest_snapshot)
     }
 
-    /// The same of settings that are only thought of.
+    /// The same of settings that are not in force.
     pub(in crate::engine) fn needed_of(
         &self,
         settings: &Settings,
@@ -363,7 +363,8 @@ impl ContainerState {
         }
     }
 
-    /// After a change, under the commit lock: what is written from now on is counted apart from what a command ends.
+    /// After a change, under the commit lock: records written from now on are counted apart from those that a command
+    /// ends.
     pub(in crate::engine) fn note_change(&self, change: &SettingsChange) {
         if matches!(change, SettingsChange::Expire(_)) {
             self.read_state().active.memtable.begin_era();

@@ -41,7 +41,7 @@ impl Throttle {
     /// Bytes in memtables.
     #[inline]
     pub fn unflushed(&self) -> usize {
-        // In this order: what was removed had been added.
+        // In this order: all removed bytes had been added.
         let removed = self.removed.load(Ordering::Acquire);
         self.added.load(Ordering::Relaxed).wrapping_sub(removed)
     }
@@ -59,7 +59,7 @@ impl Throttle {
         self.replace_unflushed(bytes, 0);
     }
 
-    /// The same for one of which a part, of so many bytes, takes its place.
+    /// The same for a memtable that leaves a part of itself, of so many bytes, in its place.
     pub fn replace_unflushed(&self, bytes: usize, part: usize) {
         self.removed
             .fetch_add(bytes.wrapping_sub(part), Ordering::Release);

@@ -1,9 +1,10 @@
-//! Where a read looks and by what it judges: [`ReadPoint`]. It takes, in this order: read state, published sequence number,
-//! clock, settings, each newer than the one before.
+//! The place and time of a read: [`ReadPoint`] holds the state in which it looks and the time and settings by which it
+//! judges. It takes, in this order: read state, published sequence number, clock, settings, each newer than the one
+//! before.
 //!
-//! All reads of items go through it: of the newest state, of a snapshot, of a transaction (judged at its beginning), of many
-//! keys, of a range; by callers who wait and by those who must not ([`Patience`]). Where one who must not would wait, or
-//! start over, it ends without an answer, and has taken the same steps in the same order until then.
+//! All reads of items go through it: of the newest state, of a snapshot, of a transaction (judged at its beginning), of
+//! many keys, of a range; by callers that wait and by those that must not ([`Patience`]). A read that must not wait
+//! takes the same steps in the same order, and ends without an answer where it would wait, or start over.
 //!
 //! An answer is correct for one moment between call and return, as to the newest write and as to time. Let V be the
 //! version that a read finds: the newest of its key in the read state up to the sequence number.
@@ -30,7 +31,7 @@
 //! holds where V was purged.
 //!
 //! [`SettledClock::leads`]: crate::env::SettledClock::leads
-//! [`CommitDependency`]: crate::engine::parts::commit_dependency::Relied
+//! [`CommitDependency`]: crate::engine::parts::commit_dependency::CommitDependency
 //! [`Durability::Sync`]: crate::engine::options::Durability::Sync
 
 use std::marker::PhantomData;
@@ -56,16 +57,16 @@ use crate::expiry::{ExpiryView, ExpiryViews};
 use crate::mem::MemCursor;
 use crate::table::{self, RunCursor};
 
-/// By what a read judges.
+/// The time and settings by which a read judges.
 #[derive(Clone, Copy)]
 pub enum Moment<'a> {
     /// By the clock, at some moment between call and return.
     Clock,
-    /// By these views, whenever it is.
+    /// By these views, whenever the read happens.
     At(&'a ExpiryViews),
 }
 
-/// Where a read looks and by what it judges. See the file's head.
+/// The place and time of a read. See the file's head.
 pub struct ReadPoint<'a, P> {
     engine: &'a Engine,
     state: &'a Arc<ContainerState>,
@@ -78,7 +79,7 @@ pub struct ReadPoint<'a, P> {
     patience: PhantomData<P>,
 }
 
-/// Where the newest version of a key is.
+/// The newest version of a key, in memory or on disk.
 pub(in crate::engine) enum Hit<'a> {
     /// In a memtable.
     Memory(crate::mem::Entry<'a>),
@@ -243,7 +244,7 @@ impl<'a, P: Patience> ReadPoint<'a, P> {
         (&self.read_state, self.seq)
     }
 
-    /// The container, the snapshot if it is of one, and by what is judged.
+    /// The container, the snapshot if it is of one, and the moment by which it judges.
     pub(super) fn place(
         &self,
     ) -> (
@@ -378,7 +379,7 @@ impl<'a, P: Patience> ReadPoint<'a, P> {
     }
 }
 
-/// When an item was read that is read now.
+/// The time of reading of an item that is read now.
 #[inline]
 fn read_at(engine: &Engine, moment: Moment<'_>) -> Timestamp {
     match moment {
@@ -492,7 +493,7 @@ impl Cursor for Source {
         each!(self, cursor => cursor.is_on_record())
     }
 
-    #[inline]
+    #[inline(always)]
     fn hold_uniform_block(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> bool {
         each!(self, cursor => cursor.hold_uniform_block(ask, lent))
     }

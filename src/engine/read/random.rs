@@ -1,17 +1,17 @@
 //! An item by chance, without reading all.
 //!
-//! Each live item is in exactly one record, the newest one of its key. So a record is taken by chance, each of memory and of
-//! the tables as likely as any other, until one is that of a live item. Where few are, this is given up.
+//! Each live item is in exactly one record, the newest one of its key. So a record is taken by chance, each of memory
+//! and of the tables as likely as any other, until one is that of a live item. If only few are, the tries end.
 
 use crate::base::{Result, Seq, Wait};
 use crate::data::item::Item;
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::read::point::ReadPoint;
 
-/// Where fewer than one of so many records is a live item's, to read all of them takes hardly longer.
+/// If fewer than one of so many records is a live item's, reading all of them takes hardly longer.
 const TRIES: usize = 256;
 
-/// What trying led to.
+/// The result of the tries.
 pub enum Drawn {
     /// A live item, each with the same probability.
     Item(Item),

@@ -4,11 +4,11 @@
 //! A scan sees the writes up to its snapshot, and judges by the time of each step. Between two steps it holds a snapshot
 //! and a read state that the engine may take from it, and no lock.
 //!
-//! What is certain of many records at once is kept in a view ([`CertainView`]) of a moment that is later than now by
-//! [`HOLDS_MILLIS`]. A step uses the same view as the one before, as long as that moment has not come and the settings are
-//! the same: it reads the clock, then the version of the settings, and what it returns is as of then. Under that view an
-//! iterator takes items out of a slice (data/block_slice.rs). Its two ends do not know of each other's: when the back
-//! passes a key, the slice of the front ends.
+//! A view ([`CertainView`]) of a moment that is later than now by [`HOLDS_MILLIS`] decides about many records at once.
+//! A step uses the view of the step before, as long as that moment has not come and the settings are the same: it reads
+//! the clock, then the version of the settings, and its item is as of then. Under that view an iterator takes items out
+//! of a slice (data/block_slice.rs). A slice does not know of the other end: when the back passes a key, the slice of
+//! the front ends.
 
 mod lending;
 
@@ -69,7 +69,7 @@ impl Engine {
     /// Remembers where a scan at `max` found no item, unless writers are in its way.
     #[cold]
     fn note_bare(&self, state: &ContainerState, found: &BareRange, max: Seq) {
-        // What a follower takes in is not noted one by one.
+        // The records that a follower takes in are not noted one by one.
         if self.follower.is_some() || state.bare().learn(found, max).is_empty() {
             return;
         }
@@ -82,7 +82,7 @@ impl Engine {
     }
 }
 
-/// A scan at `max` sees this of a read state.
+/// The records of a read state that a scan at `max` sees.
 fn horizon_of(read_state: &ReadState, max: Seq, bare: Option<Arc<BareRanges>>) -> Horizon {
     let ranges = read_state.range_deletes();
     let tombstones = RangeTombstones::new(ranges.flat_map(|ranges| ranges.as_of(max)));
@@ -93,8 +93,8 @@ fn horizon_of(read_state: &ReadState, max: Seq, bare: Option<Arc<BareRanges>>) -
     }
 }
 
-/// A walk from there, or from behind the bare range that it would begin in: `origin` becomes the key from which on it
-/// sees all, unless that is the end of its range.
+/// A walk from `to`, or from behind the bare range that it would begin in: `origin` becomes the key from which on the
+/// walk sees every item, unless that is the end of its range.
 fn walk(
     (read_state, horizon): (&ReadState, &Horizon),
     range: &KeyRange,
@@ -183,7 +183,7 @@ struct Walks {
     front: Option<Walk<Source>>,
     /// Apart: few scans have both, and so large an allocation is dear.
     back: Option<Box<Walk<Source>>>,
-    /// From where on each of them has seen everything, if that is not its end of the range.
+    /// The key from which on each of them has seen every item, if that is not its end of the range.
     origins: [Option<Vec<u8>>; 2],
 }
 
@@ -213,22 +213,22 @@ pub struct Scan {
     calls: u64,
     /// Whether the front was in a slice after the last step.
     in_slice: bool,
-    /// What is known to be shown, as long as it holds.
+    /// The view under which items are certain to be shown, as long as it holds.
     view: CertainView,
     /// The version of the settings in that view; [`NO_VERSION`] at first.
     settings: u64,
-    /// Judges all by that view, whenever it is reached.
+    /// Whether every item is judged by that view, whenever it is reached.
     is_fixed: bool,
     engine: Handle,
 }
 
-/// What a merge that saves one run is worth to a scan, in bytes rewritten: for one seek ...
+/// The worth to a scan of a merge that saves one run, in bytes rewritten: for one seek ...
 const SEEK_WORTH: u64 = 1024;
 /// ... and for each item. In a scan of 100 items over 8 runs each further run costs 2.2 us, in which a merge writes
 /// some 600 bytes; background work is assumed to cost half.
 const STEP_WORTH: u64 = 6;
 
-/// What it is worth to pass a dead record no more: some 20 ns.
+/// The worth of a dead record less to pass: some 20 ns.
 const PASS_WORTH: u64 = 6;
 /// The same for a dead record between items, which ends a slice: 1 us.
 const STOP_WORTH: u64 = 300;
@@ -429,7 +429,7 @@ impl Walks {
         walk.is_some_and(Walk::has_found)
     }
 
-    /// Where one end found no item among many records, if it did since this was last called.
+    /// The range in which one end found no item among many records since the last call, if there is one.
     #[cold]
     fn take_found(&mut self, left: &Left, forward: bool) -> Option<BareRange> {
         let walk = match forward {
@@ -524,7 +524,7 @@ impl Walks {
 
     #[inline(always)]
     fn back(&mut self, left: &mut Left, view: &ExpiryView) -> Result<&mut Walk<Source>> {
-        // What it passes is not left to the front.
+        // The front must not return the keys that the back passes.
         if let Some(front) = &mut self.front {
             front.range_shrinks(&mut left.front);
         }
@@ -542,20 +542,20 @@ impl Walks {
     }
 }
 
-/// Whether a key is in the range, at or behind whose start it is, and the back has not passed it.
+/// Whether a key at or after the range's start is before its end, and the back has not passed it.
 #[inline(always)]
 fn is_before_end(range: &KeyRange, back: &[u8], key: &[u8]) -> bool {
     range.to.as_deref().is_none_or(|to| key < to) && (back.is_empty() || key < back)
 }
 
-/// Whether a key is in the range, before whose end it is, and the front has not passed it.
+/// Whether a key before the range's end is at or after its start, and the front has not passed it.
 #[inline(always)]
 fn is_after_start(range: &KeyRange, front: &[u8], key: &[u8]) -> bool {
     // Empty slices are not compared: with glibc on AVX-512 that costs 40 ns if their pointer is dangling.
     (range.from.is_empty() || key >= &range.from[..]) && (front.is_empty() || key > front)
 }
 
-/// All keys before this are left, from the front.
+/// The front's bound: all keys before this are left.
 #[inline(always)]
 fn end_of<'a>(range: &'a KeyRange, back: &'a [u8]) -> Option<&'a [u8]> {
     match back {
@@ -564,7 +564,7 @@ fn end_of<'a>(range: &'a KeyRange, back: &'a [u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// All keys after this are left, from the back. The first key of a range is not.
+/// The back's bound: all keys after this are left, and the start of the range itself until the front has passed it.
 #[inline(always)]
 fn start_of<'a>(range: &'a KeyRange, front: &'a [u8]) -> Option<&'a [u8]> {
     let bound = match front {

@@ -57,7 +57,7 @@ impl Engine {
         }
     }
 
-    /// What holds a writer to this container up, as things are.
+    /// The throttle of a writer to this container, as of now.
     #[inline]
     pub(in crate::engine) fn throttle_of(&self, state: &ContainerState) -> WriteThrottle {
         let (budget, max_runs) = (self.options.memtable_bytes, self.options.max_runs);

@@ -17,20 +17,20 @@
 //!    comes before or after.
 //! 2. *G stands in the tables before it is given out.* It is taken from so far ahead that other writes do not reach it.
 //!    Where they do, or where another load has taken effect under a higher number, the tables are written once more,
-//!    with a number from still further ahead. Sequence numbers have gaps anyway. From edit 1 on, G is used up, whatever
-//!    becomes of the load.
+//!    with a number from still further ahead. Sequence numbers have gaps anyway. From edit 1 on, G is used up, even if
+//!    the load fails.
 //! 3. *A file is called a table only when its number is reserved.* Before edit 1 a crash leaves temporary files; after
 //!    it, tables with numbers that the manifest knows. So a table with a number beyond manifest and log still proves
 //!    that these are of an earlier time (`later_table`), and an open that finds G reserved goes on above it.
-//! 4. *Nothing newer than a memtable of the container is in a run of it:* a get asks memtables first. So what is left
-//!    in memory is flushed by edit 2; most of it is flushed before the locks are taken. From then on `flushed` is G: a
-//!    replay passes over what the runs have, and conditional writes and transactions look in the runs again.
+//! 4. *Nothing newer than a memtable of the container is in a run of it:* a get asks memtables first. So the records
+//!    left in memory are flushed by edit 2; most are flushed before the locks are taken. From then on `flushed` is G: a
+//!    replay passes over records that the runs have, and conditional writes and transactions look in the runs again.
 //! 5. *A run ends when all that it may hide has ended.* Which older records it hides is known by key ranges alone. So
 //!    its end is the latest of its own and of all runs that overlap it, found under the settings of edit 2. Until then
 //!    a table of it is dropped only where nothing older is alive beside it (compact/verdict.rs, (t) 2).
 //!
 //! 6. *No floor comes to cover a load that is newer.* Where the default was changed while the load went on, edit 2 sets
-//!    the floor apart (expiry/rule.rs). To every reader the settings are what they were before.
+//!    the floor apart (expiry/rule.rs). To every reader the settings are as before.
 //!
 //! `written_at` is the moment at which the load began: it is in the tables, too. An item whose end comes before edit 2
 //! was never there, and a reader of expirations may not be told of its end.
@@ -60,7 +60,7 @@ use crate::engine::write::quota::weight_of;
 use crate::expiry::{ExpiryView, Settings, SettingsChange};
 use crate::table::RunReader;
 
-/// More writes than most loads last, and a 2^28th of all numbers there are.
+/// More writes than come during most loads, and a 2^28th of all numbers there are.
 const AHEAD: u64 = 1 << 28;
 /// How many times further ahead each further number is taken: soon no row of small loads passes a long one.
 const FURTHER: u64 = 4;
@@ -177,7 +177,7 @@ impl Cursor for Items<'_> {
     }
 }
 
-/// What a load has written; what has no name yet is removed when this is dropped.
+/// The tables that a load has written; those without a name are removed when this is dropped.
 struct Built<'a> {
     engine: &'a Engine,
     job: Job,
@@ -249,7 +249,7 @@ impl Engine {
             return Err(Error::Stalled);
         }
         let spec = JobSpec {
-            // By this view nothing is dead: whatever is loaded hides what was there.
+            // By this view nothing is dead: every loaded item hides the versions that were there.
             view: ExpiryView::at(Timestamp(0), || state.settings()),
             range_deletes: vec![],
             cuts: vec![Timestamp::MAX],
@@ -303,10 +303,10 @@ impl Engine {
         })
     }
 
-    /// Installs what a load has written. False: its number has been passed.
+    /// Installs the tables of a load. False: its number has been passed.
     fn take_effect(&self, state: &Arc<ContainerState>, built: &Built<'_>) -> Result<bool> {
         loop {
-            // What is in memory by now need not be flushed under the commit lock.
+            // The records that are in memory by now need not be flushed under the commit lock.
             self.seal_one(state);
             while self.flush_one(state)? {}
             self.commit_log.sync_ahead()?;
@@ -325,7 +325,7 @@ impl Engine {
         }
     }
 
-    /// The same under the locks, with what is left in memory sealed.
+    /// The same under the locks, with the rest of the memory sealed.
     fn install_load(
         &self,
         commit: &mut CommitState,
@@ -409,7 +409,7 @@ impl Engine {
         state.feeds().note_many();
         let installation = Installation {
             state,
-            // By what the rest was judged; a load leaves nothing out.
+            // The view by which the rest was judged; a load leaves nothing out.
             view: rest.map_or_else(|| self.settled_view(state), |rest| rest.job.view.clone()),
             removed: vec![],
             added,

@@ -68,21 +68,22 @@ impl Stamped<'_> {
     }
 }
 
-/// A write that is in the log and in memory, and will be done whatever becomes of its caller.
+/// A write that is in the log and in memory, and will be done even if its caller gives up.
 #[must_use]
 #[derive(Clone, Copy)]
 pub struct Begun {
     /// The sequence number of its last operation.
     last: Seq,
     written_at: Timestamp,
-    /// It is not acknowledged, and perhaps not seen, before the log is synced: its caller did not wait for that.
+    /// Whether it is not acknowledged, and perhaps not seen, before the log is synced: its caller did not wait for
+    /// that.
     // Only tasks wait for it by themselves.
     #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
     pub awaits_sync: bool,
 }
 
 impl Begun {
-    /// What it is.
+    /// Its version and time.
     #[inline]
     pub fn written(self) -> Written {
         Written::new(self.last, self.written_at)
@@ -116,7 +117,7 @@ impl Engine {
         })
     }
 
-    /// Writes a batch. Tells what became of each of its writes, if some may be left out.
+    /// Writes a batch. Returns the outcome of each of its writes, if some may be left out.
     #[inline(always)]
     pub fn write<P: Patience>(&self, writes: &Writes) -> Result<(Begun, Vec<Outcome>), P::Failure> {
         match P::WAITS {
@@ -188,7 +189,7 @@ impl Engine {
         writes.durability().unwrap_or(self.options.durability)
     }
 
-    /// Commits what relies on nothing.
+    /// Commits writes that rely on nothing.
     #[inline(always)]
     fn commit_blind<P: Patience>(&self, writes: &Prepared<'_>) -> Result<Begun, P::Failure> {
         match self.commit::<P>(writes, None)? {
@@ -197,7 +198,7 @@ impl Engine {
         }
     }
 
-    /// Commits, if all is as it was read; what the memtables do not tell of that is looked up first.
+    /// Commits, if all is as it was read; where the memtables cannot tell, the runs are read first.
     pub(in crate::engine) fn commit_over<P: Patience>(
         &self,
         writes: &Prepared<'_>,
@@ -218,8 +219,8 @@ impl Engine {
         }
     }
 
-    /// The one way of a write into the log and into memory: lock, stamp, check what it relies on, log, insert, publish,
-    /// unlock; then the sync. Once the frame is in the log, nothing is asked any more.
+    /// The one way of a write into the log and into memory: lock, stamp, check the reads, log, insert, publish, unlock;
+    /// then the sync. Once the frame is in the log, nothing is asked any more.
     #[inline(always)]
     fn commit<P: Patience>(
         &self,
@@ -293,9 +294,10 @@ impl Engine {
         Ok(Ok(begun))
     }
 
-    /// Takes the commit lock for a write. Where another write has it, the memory that the insert will need is prefetched
-    /// in the meantime: so the lock is held for less time when writers wait for each other. Whoever must not wait takes
-    /// it only if it will be free soon, the frame fits the log, and no memtable is to be sealed, which begins a file.
+    /// Takes the commit lock for a write. Where another write has it, the memory that the insert will need is
+    /// prefetched in the meantime: so the lock is held for less time when writers wait for each other. A caller that
+    /// must not wait takes it only if it will be free soon, the frame fits the log, and no memtable is to be sealed,
+    /// which begins a file.
     #[inline(always)]
     fn lock_for<P: Patience>(
         &self,
@@ -311,7 +313,7 @@ impl Engine {
         Ok(commit)
     }
 
-    /// Takes the commit lock; whoever must not wait, only if it will be free soon.
+    /// Takes the commit lock; for a caller that must not wait, only if it will be free soon.
     pub(in crate::engine) fn lock_commit<P: Patience>(
         &self,
     ) -> Result<MutexGuard<'_, CommitState>, P::Failure> {
@@ -373,7 +375,7 @@ impl Engine {
             edit: self.catalog.durable_edit(),
         };
         let appender = commit.appender()?;
-        // What is in the log must get into the memtable, so memory is reserved first.
+        // A logged write must get into the memtable, so memory is reserved first.
         let room = room_for(writes.len() as usize, writes.weight() as usize);
         self.pool.prepare(room)?;
         let position = appender.append(&header, writes.payload(), writes.crc())?;
@@ -392,8 +394,8 @@ impl Engine {
         })
     }
 
-    /// Finishes a commit: seals what is full, releases the lock, then waits for the sync if there is one. What follows
-    /// outside the lock is asked before: afterwards the next writer changes what would be read.
+    /// Finishes a commit: seals full memtables, releases the lock, then waits for the sync if there is one. The facts
+    /// for the steps outside the lock are read under it: after its release the next writer changes them.
     #[inline(always)]
     fn finish_commit<P: Patience>(
         &self,
@@ -402,7 +404,7 @@ impl Engine {
         logged: &Logged,
     ) -> Result<Begun> {
         let is_sealed = P::WAITS && self.seal_when_full(&mut stamped.commit);
-        // It is to be durable, or it is not seen before others are.
+        // The write is to be durable, or it is not seen before others are.
         let awaits_sync =
             writes.durability() == Durability::Sync || self.commit_log.published() < logged.last;
         self.counters.bytes_put.add_alone(writes.weight());
@@ -426,7 +428,7 @@ impl Engine {
         })
     }
 
-    /// Inserts what was logged.
+    /// Inserts the logged writes.
     #[inline(always)]
     fn apply(
         &self,
@@ -480,7 +482,7 @@ impl Engine {
     }
 
     /// Seals the largest memtables until the active ones fit their budget. Tells whether it sealed any: then the flush
-    /// thread is to be woken, after the lock, because it may take the processor from who wakes it.
+    /// thread is to be woken, after the lock, because it may take the processor from the thread that wakes it.
     #[inline]
     #[must_use = "the flush thread is to be woken"]
     pub(in crate::engine) fn seal_when_full(&self, commit: &mut CommitState) -> bool {
@@ -552,7 +554,7 @@ impl Engine {
     }
 }
 
-/// Prefetches what the insert of a single write will read.
+/// Prefetches the memory that the insert of a single write will read.
 #[inline(never)]
 fn prefetch(prepared: &Prepared<'_>) {
     if let Some((Op::Put { key, .. } | Op::Delete { key, .. }, hash, state)) = prepared.single() {

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! The walk goes through the batch in order and knows what earlier writes of the batch did: it reads no key that one of
-//! them wrote. Such a write is judged by the stamp it will have, under the settings that the batch has made before it. A
-//! write that was left out has done nothing. What a condition found, held or not, is relied on like anything that was
-//! read: so the outcomes are those of one moment, the batch's.
+//! them wrote. Such a write is judged by the stamp it will have, under the settings that the batch has made before it.
+//! A write that was left out has done nothing. The version that a condition found, whether it held or not, is relied on
+//! like anything that was read: so the outcomes are those of one moment, the batch's.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -32,7 +32,7 @@ use crate::engine::write::observed::{Judged, Moment, Observed, OwnChange, What};
 use crate::engine::write::prepared::weight_of;
 use crate::engine::write::writes::{Condition, Demand, Writes, check_size, weight};
 
-/// What was read of a key that the batch had not written before.
+/// The result of reading a key that the batch had not written before.
 struct Seen {
     /// The newest version, live or dead; none if there is none, or if a range delete covers it.
     version: Option<Header>,
@@ -48,7 +48,7 @@ enum Bytes<'a> {
     OfSeen(usize),
 }
 
-/// What an earlier write of the batch did to a key.
+/// The effect of an earlier write of the batch on a key.
 struct Own<'a> {
     /// The number of the write.
     at: usize,
@@ -82,9 +82,9 @@ impl Found<'_> {
     }
 }
 
-/// What becomes of a write.
+/// The decision about a write.
 enum Walked<'a> {
-    /// It is written, with what it keeps of the live item: ttl, value.
+    /// It is written, with the ttl and the value that it keeps of the live item.
     Done(Option<WriteTtl>, Option<Bytes<'a>>),
     /// It is left out.
     Skipped,
@@ -96,13 +96,13 @@ struct Plan<'a> {
     writes: &'a Writes,
     /// Of each container, as the batch has them.
     read_states: Vec<Arc<ReadState>>,
-    /// What the batch relies on; its containers are in the same order.
+    /// The reads that the batch relies on; its containers are in the same order.
     observed: Observed<'a>,
     seen: Vec<Seen>,
     /// Where in `seen` a key of a container is.
     seen_at: HashMap<(usize, &'a [u8]), usize>,
     own: HashMap<(usize, &'a [u8]), Own<'a>>,
-    /// What the batch deletes of each container by range, with [`place_in_order`].
+    /// The range deletes of the batch in each container, with [`place_in_order`].
     ranges: HashMap<usize, Fragments>,
     /// The containers of names that the batch has gone by, as it has them.
     names: HashMap<&'a str, Option<ContainerId>>,
@@ -112,7 +112,7 @@ struct Plan<'a> {
     payload: Option<Vec<u8>>,
     /// How many writes it will hold.
     len: usize,
-    /// What became of each write, in a batch that may leave some out.
+    /// The outcome of each write, in a batch that may leave some out.
     outcomes: Vec<Outcome>,
 }
 
@@ -286,7 +286,7 @@ impl<'a> Plan<'a> {
         Ok(Ok(Walked::Done(ttl, value)))
     }
 
-    /// Adds a write, completed with what it keeps of the live item, to what the log will hold.
+    /// Adds a write, completed with the ttl or value that it keeps of the live item, to the payload for the log.
     fn add(&mut self, op: Op<'a>, kept: Option<WriteTtl>, value: Option<Bytes<'a>>) -> Result<()> {
         if !matches!(op, Op::Drop { .. }) {
             self.check_dropped(op.container())?;
@@ -345,7 +345,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Remembers what a write does, for later conditions.
+    /// Remembers the effect of a write, for later conditions.
     fn note(&mut self, at: usize, op: &Op<'a>, bytes: Bytes<'a>) {
         self.observed.changes_state |= !op.is_record();
         if matches!(op, Op::Drop { .. }) {
@@ -376,7 +376,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Finds what a condition asks about.
+    /// Finds the state of the key of a condition.
     fn find<P: Patience>(
         &mut self,
         container: usize,
@@ -449,7 +449,8 @@ impl<'a> Plan<'a> {
         Ok(at)
     }
 
-    /// Judges what depends on the stamp: what the batch has written, or what it has changed the settings of.
+    /// Judges a version that depends on the stamp: one that the batch has written, or in a container whose settings it
+    /// has changed.
     fn lives_at_the_stamp(&mut self, container: usize, what: What) -> bool {
         let views = &self.observed.containers[container].views;
         let moment = Moment {
@@ -470,7 +471,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// What stands for the sequence number of a write of the batch, before it has one; above 0.
+/// Takes the place of the sequence number of a write of the batch, before it has one; above 0.
 fn place_in_order(at: usize) -> Seq {
     Seq(at as u64 + 1)
 }

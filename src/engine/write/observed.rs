@@ -1,5 +1,6 @@
-//! What a write relies on: what was read of keys and of ranges, by what it was judged, and whether all of it is so when
-//! the write is stamped. Conditional writes, updates, batches and transactions keep it here; no lock is held meanwhile.
+//! The reads that a write relies on: of keys and of ranges, with the views by which they were judged; and whether all
+//! of them still hold when the write is stamped. Conditional writes, updates, batches and transactions keep them here;
+//! no lock is held meanwhile.
 //!
 //! ```text
 //! read          with every write up to `checked`; judged at `now`, by the settings of then
@@ -15,11 +16,11 @@
 //! 1. Under the commit lock no file is read.
 //! 2. The number is taken before the read states: then they lack no write up to it. The read state is taken before the
 //!    flushed number: a memtable that is not in it was flushed by then.
-//! 3. What hides a version stays as long as that version. So a look at the runs that finds the version which was read
-//!    has missed no write to its key; and where nothing was, and nothing is, what came and went in between is as good as
-//!    never written.
-//! 4. What depends on the stamp itself, an own write of a batch or a change of settings by it, is judged again
-//!    ([`Judged`]).
+//! 3. A record that hides a version stays as long as that version. So a look at the runs that finds the version which
+//!    was read has missed no write to its key; and if there was no version and is none, a write that came and went in
+//!    between is as good as never written.
+//! 4. A judgement that depends on the stamp itself, by an own write of a batch or a change of settings by it, is made
+//!    again ([`Judged`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -45,14 +46,14 @@ pub(in crate::engine) struct Moment {
     pub settled: Timestamp,
 }
 
-/// What was read of a container.
+/// The reads of a container.
 pub(in crate::engine) struct ObservedContainer<'a> {
     pub state: Arc<ContainerState>,
-    /// By what it was judged.
+    /// The views by which they were judged.
     pub views: ExpiryViews,
     /// The write that had changed its settings last.
     settings_seq: Seq,
-    /// The version that was found; none where nothing was.
+    /// The version that was found at each key; none where none was.
     keys: BTreeMap<Cow<'a, [u8]>, Option<Seq>>,
     /// Of each scan, the parts of its range that were consumed.
     pub ranges: Vec<Vec<KeyRange>>,
@@ -123,7 +124,7 @@ impl Changed {
 pub(in crate::engine) enum Fault {
     /// This is no longer as it was read.
     Changed(Changed),
-    /// The memtables do not tell any more.
+    /// The memtables cannot tell any more: records have left them.
     Flushed,
 }
 
@@ -166,7 +167,7 @@ impl<'a> Observed<'a> {
         self.containers.len() - 1
     }
 
-    /// This version was found at a key, live or dead; or none was.
+    /// Notes that this version was found at a key, live or dead; or that none was.
     pub fn note(&mut self, place: usize, key: Cow<'a, [u8]>, version: Option<&Header>) {
         if let Some(header) = version {
             let view = &self.containers[place].views.now;
@@ -184,7 +185,7 @@ impl<'a> Observed<'a> {
         self.containers[place].keys.insert(key, version);
     }
 
-    /// Something was found that ends then.
+    /// Notes the end of an item that was found.
     pub fn note_end(&mut self, place: usize, key: &[u8], end: Timestamp) {
         let first = &mut self.containers[place].first_end;
         if end < Timestamp::MAX && first.as_ref().is_none_or(|(first, _)| end < *first) {
@@ -192,7 +193,7 @@ impl<'a> Observed<'a> {
         }
     }
 
-    /// What of this was read of one key, alone; with all that depends on the stamp.
+    /// The reads of one key alone, with all judgements that depend on the stamp.
     pub fn only(mut self, place: usize, key: &[u8]) -> Observed<'a> {
         for (at, container) in self.containers.iter_mut().enumerate() {
             container.ranges.clear();
@@ -201,7 +202,8 @@ impl<'a> Observed<'a> {
         self
     }
 
-    /// Something that was found waits for its sync, and may be dead when that is over: readers would never see it live.
+    /// Whether a version that was found waits for its sync, and may be dead when that is over: readers would never see
+    /// it live.
     pub fn ends_unseen(&self, published: Seq) -> bool {
         const LONGEST_SYNC_MILLIS: u64 = 1_000;
         let ends_soon = |container: &ObservedContainer<'_>| {
@@ -222,8 +224,8 @@ impl<'a> Observed<'a> {
         (ends || !self.judged.is_empty()).then_some(SEVERAL)
     }
 
-    /// Whether what was read has left the memtables since it was looked at, or a range has to be walked: better not under
-    /// the commit lock.
+    /// Whether records have left the memtables since the last look, or a range has to be walked: better not under the
+    /// commit lock.
     pub fn wants_a_look(&self) -> bool {
         self.containers.iter().any(|of| {
             of.state.flushed() > self.checked
@@ -235,7 +237,7 @@ impl<'a> Observed<'a> {
         })
     }
 
-    /// Without the commit lock: looks in memtables and runs for what changed since it was looked at last.
+    /// Without the commit lock: looks in memtables and runs for changes since the last look.
     pub fn look_again(&mut self, engine: &Engine) -> Result<Option<Changed>> {
         let latest = engine.commit_log.latest();
         for (container, of) in self.containers.iter().enumerate() {
@@ -248,8 +250,8 @@ impl<'a> Observed<'a> {
         Ok(None)
     }
 
-    /// Why not all of it is so at this moment, which is under the commit lock that of the write. Elsewhere the settings
-    /// were loaded at the moment or after it: then what has changed them before it is seen.
+    /// The reason why not all of it holds at this moment; none: all does. Under the commit lock the moment is that of
+    /// the write. Elsewhere the settings were loaded at the moment or after it: then a change before it is seen.
     pub fn fault_at(&self, moment: &Moment) -> Result<Option<Fault>> {
         for (container, of) in self.containers.iter().enumerate() {
             of.state.check()?;
@@ -327,7 +329,8 @@ impl<'a> Observed<'a> {
 }
 
 impl ObservedContainer<'_> {
-    /// No write has changed the settings by which it was judged. A change under way, of the write itself too, has not yet.
+    /// Whether no write has changed the settings by which it was judged. A change under way, of the write itself too,
+    /// has not yet.
     pub fn has_its_settings(&self) -> bool {
         self.state.settings_seq() == self.settings_seq
     }
@@ -337,14 +340,14 @@ impl ObservedContainer<'_> {
         self.keys.values().filter_map(|version| *version)
     }
 
-    /// One that was asked about, to be named.
+    /// A key that was asked about, to be named in an error.
     fn some_key(&self) -> &[u8] {
         let range = self.ranges.iter().flatten().next();
         let from = range.map_or(&[][..], |range| &range.from);
         self.keys.keys().next().map_or(from, |key| key)
     }
 
-    /// A key of what was read that was written after `since`, as far as the memtables know.
+    /// A key among the reads that was written after `since`, as far as the memtables know.
     fn written_in_memory(&self, read_state: &ReadState, since: Seq) -> Option<Vec<u8>> {
         let mut keys = self.keys.keys();
         if let Some(key) = keys.find(|key| read_state.written_since(key, since).is_some()) {
@@ -366,7 +369,7 @@ impl ObservedContainer<'_> {
         })
     }
 
-    /// The same up to `latest`, of all there is.
+    /// The same up to `latest`, as memtables and runs know.
     fn written_anywhere(
         &self,
         engine: &Engine,

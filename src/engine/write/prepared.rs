@@ -7,11 +7,11 @@
 //!                                  └decode> memtable
 //! ```
 //!
-//! Whoever prepares a write has charged it to quotas (quota.rs).
+//! A write is charged to quotas before it is prepared (quota.rs).
 //!
-//! Invariant: what goes into memtables is what replay decodes from the log. A batch is decoded from the logged bytes
-//! themselves. A single write is not decoded, because [`Engine::prepare_one`], the only place that makes one, encodes it
-//! from the same [`Op`].
+//! Invariant: memtables get the records that a replay decodes from the log. A batch is decoded from the logged bytes
+//! themselves. A single write is not decoded, because [`Engine::prepare_one`], the only place that makes one, encodes
+//! it from the same [`Op`].
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -119,7 +119,7 @@ impl Engine {
         })
     }
 
-    /// A batch, whose conditions have made these bytes of it: so many writes, of this weight.
+    /// A batch, as its walk has encoded it: these bytes, so many writes, of this weight.
     pub(in crate::engine) fn prepare<'w>(
         &self,
         writes: &'w Writes,

@@ -11,12 +11,12 @@
 //! T is the earliest end of an item for which some 3 % of the limit become free, by the same estimates. The command
 //! takes its sequence number before the write does, so the write is above it.
 //!
-//! A bulk load is charged once its tables are written, before they are named; what it replaces is found by an estimate
-//! with these tables.
+//! A bulk load is charged once its tables are written, before they are named; the bytes that it replaces are found by
+//! an estimate with these tables.
 //!
 //! An estimate costs up to some milliseconds, and is made anew only when it can have changed: something was written, or
-//! an item has ended. One who replaces items of a full container by others of their size would have one made for each
-//! write; so after an estimate below the limit a 64th of the limit may be written at least.
+//! an item has ended. A writer that replaces items of a full container by others of their size would need an estimate
+//! for each write; so after an estimate below the limit at least a 64th of the limit may be written.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use crate::engine::read::point::ReadPoint;
 use crate::env::sleep;
 use crate::expiry::{Expire, ExpiryView, SettingsChange};
 
-/// What a quota is of.
+/// The scope of a quota.
 #[derive(Clone, Copy)]
 enum QuotaScope<'a> {
     Container(&'a Arc<ContainerState>),
@@ -65,7 +65,7 @@ impl QuotaScope<'_> {
     }
 }
 
-/// What is to be written.
+/// The writes that are to be charged.
 enum PendingWrites<'a> {
     /// Writes of one call.
     Ops(&'a [Op<'a>]),
@@ -82,7 +82,7 @@ enum PendingWrites<'a> {
 /// By how much writes would make live bytes grow.
 struct LiveGrowth {
     weight: u64,
-    /// When what they replace would have ended, and its bytes.
+    /// The items that they replace: the end of each, and its bytes.
     replaces: Vec<(Timestamp, u64)>,
 }
 
@@ -91,7 +91,7 @@ impl LiveGrowth {
         self.bytes_after(Timestamp(0))
     }
 
-    /// The same where all has ended that ends by then, so that nothing of it is replaced.
+    /// The same once all items that end by then have ended, so that none of them is replaced.
     fn bytes_after(&self, end: Timestamp) -> u64 {
         let stays = self.replaces.iter().filter(|(of, _)| *of > end);
         let replaced: u64 = stays.map(|(_, bytes)| bytes).sum();
@@ -107,7 +107,7 @@ fn weight(op: &Op<'_>) -> u64 {
     }
 }
 
-/// Of an item.
+/// The weight of an item.
 pub(in crate::engine) fn weight_of(key: &[u8], value: &[u8]) -> u64 {
     (key.len() + value.len() + 16) as u64
 }
@@ -162,7 +162,7 @@ impl Engine {
         state.allowance().is_limited() || self.allowance.is_limited()
     }
 
-    /// Whoever must not wait is charged from slack alone.
+    /// Charges writes to their quotas; for a caller that must not wait, from slack alone.
     #[cold]
     fn charge<'a, P: Patience>(
         &'a self,
@@ -170,7 +170,8 @@ impl Engine {
         coming: &PendingWrites<'_>,
     ) -> Result<Charge<'a>, P::Failure> {
         let mut charge = Charge::default();
-        // All in one order: who waits for what is in flight holds only charges that nobody before it waits for.
+        // All in one order: a writer that waits for bytes in flight holds only charges that no writer before it waits
+        // for.
         let mut ordered: Vec<_> = states.iter().collect();
         ordered.sort_unstable_by_key(|state| state.id());
         let containers = ordered.into_iter().map(QuotaScope::Container);
@@ -204,7 +205,7 @@ impl Engine {
         }
     }
 
-    /// Charges writes for which there is no slack: how many bytes.
+    /// Charges writes for which there is no slack; returns the bytes charged.
     fn make_room(&self, of: QuotaScope<'_>, coming: &PendingWrites<'_>, bytes: u64) -> Result<u64> {
         let allowance = self.allowance_of(of);
         let mut known = allowance.known();
@@ -234,7 +235,7 @@ impl Engine {
                 allowance.open(added, 0);
                 return Ok(added);
             }
-            // Some of what is in flight may be counted twice.
+            // Some of the bytes in flight may be counted twice.
             if in_flight > 0 && live + added <= limit {
                 sleep(Duration::from_micros(50));
                 continue;
@@ -287,7 +288,8 @@ impl Engine {
         estimates.collect()
     }
 
-    /// The last write to a key counts, less what is live there now. A range delete of the same batch is left out.
+    /// The growth by these writes: the last write to a key counts, less the bytes that are live there now. A range
+    /// delete of the same batch is left out.
     fn growth(&self, of: QuotaScope<'_>, ops: &[Op<'_>]) -> Result<LiveGrowth> {
         let (states, mut after) = (self.states_of(of), HashMap::new());
         for op in ops.iter().filter(|op| of.holds(op.container())) {
@@ -326,8 +328,8 @@ impl Engine {
         live(&with_load).saturating_sub(live(&read_state))
     }
 
-    /// Expires what ends soonest, until so many bytes more fit with some to spare. False: not even all that has an end
-    /// would do, and nothing was expired.
+    /// Expires the items that end soonest, until so many bytes more fit with some to spare. False: expiring every item
+    /// with an end would not be enough, and nothing was expired.
     fn expire_soonest(&self, of: QuotaScope<'_>, limit: u64, growth: &LiveGrowth) -> Result<bool> {
         let (seen, now) = (self.look_at(of), self.now());
         let mut ends: Vec<Timestamp> = seen.iter().flat_map(LiveEstimate::ends).collect();
@@ -436,8 +438,8 @@ impl LiveEstimate {
     }
 }
 
-/// When live bytes become fewer next. Not all that has an end in histograms is live: some is hidden, some has ended on
-/// command.
+/// The next moment at which live bytes become fewer. Not every record with an end in histograms is live: some are
+/// hidden, some have ended on command.
 fn frees_at(seen: &[LiveEstimate], now: Timestamp) -> Option<Timestamp> {
     let mut ends: Vec<_> = seen.iter().flat_map(LiveEstimate::ends).collect();
     ends.retain(|end| *end > now && *end < Timestamp::MAX);

@@ -1,4 +1,5 @@
-//! Transactions: what one has read, and whether it is so still when it commits. Optimistic: nothing is locked meanwhile.
+//! Transactions: the reads of one, and whether they still hold when it commits. Optimistic: nothing is locked
+//! meanwhile.
 //!
 //! ```text
 //! begin       now, then the snapshot S         everything is read as of S, and judged at `now`
@@ -9,23 +10,23 @@
 //!
 //! Invariants:
 //!
-//! 1. `now` is read before S. All that was stamped before `now` is seen at S: a beginning lets the write that has the
-//!    commit lock pass, and waits for what waits for its sync.
-//! 2. What was read is all as of one moment: with S published. An item that was found lived at `now` and when it was
-//!    read, after S, so it lived in between. One that was not found was dead at `now`, and stays so. If it lived at `now`
-//!    and had ended when it was reached, that is a conflict at once: its record says so, or, when a job may have dropped
+//! 1. `now` is read before S. Every write that was stamped before `now` is seen at S: a beginning waits for the write
+//!    that has the commit lock, and for those that wait for their sync.
+//! 2. All reads are as of one moment: with S published. An item that was found lived at `now` and when it was read,
+//!    after S, so it lived in between. One that was not found was dead at `now`, and stays so. If it lived at `now` and
+//!    had ended when it was reached, that is a conflict at once: its record says so, or, when a job may have dropped
 //!    the record, the moment by which the container's jobs have judged ([`ContainerState::has_purged_after`]).
-//! 3. A transaction that writes takes effect at its stamp. There all it has read holds: what was found is the newest
-//!    version still and lives, what was absent is absent, and no other item is in a range. So it is as if all of it was
-//!    read at the stamp, and the order of stamps is the serial order.
+//! 3. A transaction that writes takes effect at its stamp. There all its reads hold: a version that was found is still
+//!    the newest and lives, an absent key is still absent, and no other item is in a range. So it is as if all of it
+//!    was read at the stamp, and the order of stamps is the serial order.
 //! 4. A transaction that only reads takes effect at S.
 //! 5. A container's settings are those that it had when the transaction first read it, from S until the commit: a change
 //!    moves ends, and is a conflict.
-//! 6. The snapshot is held until the end. So a version that was found stays as long as it lives, and with it whatever hides
-//!    it since: a look at the runs finds every write that changes what was read.
+//! 6. The snapshot is held until the end. So a version that was found stays as long as it lives, and with it every
+//!    record that hides it since: a look at the runs finds every write that changes a read.
 //!
 //! The earliest end of all that was read of a container says whether something has expired, without a read. Cost: each
-//! key that was read is kept until the commit, and of a range its ends.
+//! key that was read is kept until the commit, and the two ends of each range.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -51,9 +52,9 @@ pub struct ReadSet {
     now: Timestamp,
     /// Settled time at the beginning.
     settled: Timestamp,
-    /// What was read, of containers that were touched.
+    /// The reads, of containers that were touched.
     observed: Observed<'static>,
-    /// It cannot be committed any more.
+    /// Why it cannot be committed any more.
     conflict: Option<Error>,
 }
 
@@ -62,7 +63,7 @@ impl ReadSet {
     pub fn new(engine: &Engine) -> ReadSet {
         let reading = engine.clock.read();
         engine.commit_log.wait_for_commit();
-        // What cannot be synced is never seen.
+        // A write that cannot be synced is never seen.
         let _ = engine.make_visible(engine.commit_log.latest());
         let pin = Arc::new(engine.snapshot());
         ReadSet {
@@ -79,12 +80,12 @@ impl ReadSet {
         self.now
     }
 
-    /// It has met a conflict, and cannot be committed.
+    /// Whether it has met a conflict, and cannot be committed.
     pub fn is_in_conflict(&self) -> bool {
         self.conflict.is_some()
     }
 
-    /// May this container be used? For writes; whoever reads goes through [`ReadSet::touch`].
+    /// Fails if this container cannot be used. For writes; reads go through [`ReadSet::touch`].
     pub fn check(&self, engine: &Engine, state: &ContainerState) -> Result<()> {
         if let Some(conflict) = &self.conflict {
             return Err(conflict.clone());
@@ -115,13 +116,13 @@ impl ReadSet {
         Ok(place)
     }
 
-    /// Where and by what a touched container is read.
+    /// The read point of a touched container.
     fn point<'a>(&'a self, engine: &'a Engine, place: usize) -> Result<ReadPoint<'a, Wait>> {
         let touched = &self.observed.containers[place];
         ReadPoint::at(engine, &touched.state, &self.pin, &touched.views)
     }
 
-    /// The item of a key, in a container that was touched, and that it was read.
+    /// Reads the item of a key in a touched container, and notes the read.
     pub fn read(&mut self, engine: &Engine, place: usize, key: &[u8]) -> Result<Option<Item>> {
         let item = self.point(engine, place)?.item(key)?;
         match &item {
@@ -134,7 +135,7 @@ impl ReadSet {
         Ok(item)
     }
 
-    /// An item was found that ends then.
+    /// Notes that an item with this end was found; a conflict if it has ended by now.
     pub fn found(
         &mut self,
         engine: &Engine,
@@ -152,7 +153,8 @@ impl ReadSet {
         Ok(())
     }
 
-    /// Nothing lived at `now` at `key` or, in a scan, between what was passed and what was found.
+    /// Called where no item was found at `key` or, in a scan, up to it: a conflict if one that lived at `now` may have
+    /// been purged.
     pub fn missed(&mut self, place: usize, key: &[u8]) -> Result<()> {
         match self.observed.containers[place]
             .state
@@ -163,7 +165,7 @@ impl ReadSet {
         }
     }
 
-    /// By what a touched container's items are judged.
+    /// The view by which a touched container's items are judged.
     pub fn view(&self, place: usize) -> &ExpiryView {
         &self.observed.containers[place].views.now
     }
@@ -182,12 +184,12 @@ impl ReadSet {
         Ok((ranges.len() - 1, scan))
     }
 
-    /// A scan is over, and has read these parts of its range.
+    /// Notes that a scan is over, and has read these parts of its range.
     pub fn consumed(&mut self, place: usize, number: usize, parts: Vec<KeyRange>) {
         self.observed.containers[place].ranges[number] = parts;
     }
 
-    /// The transaction is in conflict from now on.
+    /// Puts the transaction in conflict from now on; returns the error.
     fn conflict_over(&mut self, place: usize, key: &[u8]) -> Error {
         let changed = Changed {
             container: place,
@@ -199,8 +201,8 @@ impl ReadSet {
 }
 
 impl Engine {
-    /// Writes what a transaction has written, if all that it has read is so still. An error is a conflict that stays, or
-    /// that of the write.
+    /// Commits the writes of a transaction, if all its reads still hold. An error is a conflict that stays, or that of
+    /// the write.
     pub fn commit_transaction(&self, read_set: &mut ReadSet, writes: &Writes) -> Result<Written> {
         if let Some(conflict) = &read_set.conflict {
             return Err(conflict.clone());

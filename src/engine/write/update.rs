@@ -15,7 +15,7 @@ use crate::engine::write::observed::{Moment, Observed};
 use crate::engine::write::prepared::Prepared;
 use crate::expiry::ExpiryViews;
 
-/// What an update does with the item it read.
+/// The action of an update on the item it read.
 pub enum UpdateAction {
     /// Nothing.
     Keep,
@@ -110,7 +110,7 @@ impl Engine {
         }
     }
 
-    /// Reads what an update decides on: the live version, and its item.
+    /// Reads the live version of a key, and its item, for an update to decide on.
     fn look<'k, P: Patience>(
         &self,
         state: &Arc<ContainerState>,
@@ -143,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// Whether all is as it was read of one container, once that is visible: then nothing need become of it.
+    /// Whether all reads of one container still hold, once they are visible: then an update may end without a write.
     pub(in crate::engine) fn is_still<P: Patience>(
         &self,
         observed: &Observed<'_>,

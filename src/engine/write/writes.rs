@@ -48,9 +48,9 @@ pub struct Condition {
     pub container: usize,
     /// 1 to 65 535 bytes.
     pub key: Box<[u8]>,
-    /// What is demanded.
+    /// The demand.
     pub demand: Demand,
-    /// What becomes of the batch where the demand is not met.
+    /// The effect on the batch if the demand is not met.
     pub on_miss: OnMiss,
 }
 
@@ -204,12 +204,12 @@ impl Writes {
         self.len
     }
 
-    /// Bytes of the writes' keys and values, except for what the walk fills in.
+    /// Bytes of the writes' keys and values, except for the parts that the walk fills in.
     pub(in crate::engine) fn weight(&self) -> u64 {
         self.weight
     }
 
-    /// The writes as the log will hold them, except for what the walk fills in.
+    /// The writes as the log will hold them, except for the parts that the walk fills in.
     pub(in crate::engine) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

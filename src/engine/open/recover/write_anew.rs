@@ -1,4 +1,4 @@
-//! The writing half of an open: what was recovered takes effect by a new manifest.
+//! The writing half of an open: the recovered state takes effect by a new manifest.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::engine::options::Options;
 use crate::env::{Fs, make_dir};
 use crate::wal::{FrameHeader, FrameKind, Kept, Log, doubt_syncs, remove_chain, sync_chain};
 
-/// What happens to an open that finds no room.
+/// The behaviour of an open that finds no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FullDisk {
     /// It continues with the current manifest, without a log.
@@ -24,8 +24,8 @@ pub enum FullDisk {
 }
 
 /// Writes the recovered records into a new chain of segments, durably, or keeps the log they are in before that chain;
-/// names it in a new manifest, then removes what this does not name. On a full disk, if that `WillDo`: returns the error
-/// in place of the chain, and the old manifest.
+/// names it in a new manifest, then removes the files that this does not name. On a full disk, with `WillDo`, returns
+/// the error in place of the chain, and the old manifest.
 pub fn write_anew(
     path: &Path,
     options: &Options,
@@ -60,7 +60,7 @@ pub fn write_anew(
             segments.iter().for_each(|segments| found.need(segments));
             found.dropped.clear();
             clean(fs.as_ref(), path, number, found);
-            // What stays here goes with a later release.
+            // Segments that stay here go with a later release.
             let _ = log.release_older();
             Ok((Ok((log, appender)), manifest))
         }
@@ -94,7 +94,7 @@ fn go_on_as_before(
     found: &mut Recovered,
 ) -> Result<Manifest> {
     // The recovered log may be in the page cache alone, and later edits rely on it.
-    // Only for want of room it goes on without that being said (wal/keep.rs).
+    // Only for want of room the open goes on without that doubt noted (wal/keep.rs).
     if let Some(log) = &found.catalogue.log
         && let Err(error) = doubt_syncs(fs.as_ref(), wal_dir, log)
         && !error.is_full()
@@ -120,8 +120,8 @@ fn go_on_as_before(
     Ok(manifest)
 }
 
-/// Begins a new chain of log segments: behind the log that was found, if that can be kept, or else with what the memtables
-/// hold, durable. Returns the segments of a log that is kept, too.
+/// Begins a new chain of log segments: behind the log that was found, if that can be kept, or else with the records of
+/// the memtables, durable. Returns the segments of a log that is kept, too.
 fn begin_chain(
     path: &Path,
     options: &Options,

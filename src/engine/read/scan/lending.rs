@@ -4,10 +4,10 @@
 //! nothing is locked.
 //!
 //! [`Scan::for_each`] hands out each item by a call of its own to user code, which may take any time. So its items are
-//! decided by the view's moment; an item that is live now and not at that moment is the only one of its call. After each it
-//! checks that this moment has not come and that the settings are the same, else it decides again about what is behind
-//! that item. So each item is live by a reading of the clock, and by the settings, after
-//! the code for the one before it has returned. What is dead by the clock stays so, unless the clock leads: then items are
+//! decided by the view's moment; an item that is live now and not at that moment is the only one of its call. After
+//! each it checks that this moment has not come and that the settings are the same, else it decides again about the
+//! items behind that one. So each item is live by a reading of the clock, and by the settings, after the code for the
+//! one before it has returned. A record that is dead by the clock stays dead, unless the clock leads: then items are
 //! decided one by one.
 
 use std::ops::ControlFlow;
@@ -22,18 +22,18 @@ use crate::engine::parts::state::ContainerState;
 use crate::env::ClockWatch;
 use crate::expiry::ExpiryCheck;
 
-/// The most items of a call that lends: enough to make what a call costs small per item.
+/// The most items of a call that lends: enough to make the cost of a call small per item.
 const MOST_LENT: usize = 128;
 
 /// A call ends with the item that brings its keys and values to this many bytes.
 const FULL_BYTES: usize = 64 << 10;
 
 /// For the first call of [`Scan::for_each`] so many items are enough, for each further one twice as many as for the one
-/// before: who wants few pays for few. What is left of a block costs next to nothing, and is lent whole, even where
+/// before: a caller that wants few pays for few. The rest of a block costs next to nothing, and is lent whole, even if
 /// it is more.
 const FIRST_LENT: usize = 16;
 
-/// As long as this holds, what a call decided is as of now.
+/// The conditions under which the decisions of a call are still as of now.
 struct Holds {
     /// Not later than this.
     until: Timestamp,
@@ -95,7 +95,7 @@ impl Scan {
     }
 
     /// Lends the next items; `dying_alone`: one that is live now, and not as long as the view holds, is the only one of
-    /// its call. Also returns whether there may be more, and how long what was decided holds.
+    /// its call. Also returns whether there may be more, and how long the decisions hold.
     fn lend(
         &mut self,
         forward: bool,
@@ -126,7 +126,7 @@ impl Scan {
             engine.note_bare(state, &found, self.pin.seq());
         }
         self.items += lent.len() as u64;
-        // What was dead by a clock that leads may live again.
+        // A record that was dead by a clock that leads may live again.
         let is_final = leads.is_multiple_of(2) && engine.clock.leads() == leads;
         let until = if is_final {
             view.later.now
@@ -155,7 +155,7 @@ impl Scan {
         Ok(items)
     }
 
-    /// Whether what is decided holds for more than an item.
+    /// Whether decisions hold for more than one item.
     fn decides_ahead(&self) -> bool {
         self.engine.clock.leads().is_multiple_of(2)
     }
@@ -170,7 +170,7 @@ impl Scan {
         }
     }
 
-    /// Decides again about what is behind this item.
+    /// Goes back to this item: those behind it are decided about again.
     #[cold]
     fn go_back_to(&mut self, item: Option<(&[u8], &[u8])>) {
         let Progress { left, walks } = &mut *self.progress.lock();
@@ -181,7 +181,7 @@ impl Scan {
     }
 }
 
-/// What a call decided, and what may end it.
+/// The decisions of a call, and the changes that may end them.
 struct Watch<'a> {
     engine: &'a Engine,
     clock: ClockWatch<'a>,
@@ -191,7 +191,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Whether reads are allowed, and what was decided is as of now. False may be wrong.
+    /// Whether reads are allowed, and the decisions are still as of now. False may be wrong.
     #[inline(always)]
     fn is_still(&self) -> bool {
         // In this order: the settings are those in force at the reading of the clock or later.
