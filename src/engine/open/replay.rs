@@ -113,7 +113,7 @@ pub(in crate::engine) fn finish_loads(states: &States) -> Result<()> {
     all.try_for_each(|state| state.read_state().active.memtable.finish_load())
 }
 
-/// What was read, and where it goes.
+/// The records that were read, and the containers that they go to.
 pub(in crate::engine) struct Gathered<'a> {
     states: &'a States,
     /// The container of the last record.

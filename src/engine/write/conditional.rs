@@ -108,7 +108,7 @@ struct Plan<'a> {
     names: HashMap<&'a str, Option<ContainerId>>,
     /// The containers that the batch has dropped.
     dropped: HashSet<ContainerId>,
-    /// What the log will hold, if that is not what the batch has.
+    /// The payload for the log, if it is not that of the batch.
     payload: Option<Vec<u8>>,
     /// How many writes it will hold.
     len: usize,
