@@ -70,7 +70,7 @@ pub enum Change {
     Log(Option<LogStart>),
     /// The log was synced up to this position before the edit.
     LogSynced(Position),
-    /// Which database this is: a number that was drawn when it was made. Its copies have the same.
+    /// The identity of the database: a number that was drawn when it was made. Its copies have the same.
     Database(u64),
     /// From here on a copy of an earlier state goes on by itself (branch.rs).
     Branch(Branch),
