@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use crate::engine::parts::catalog::LoggedSettings;
 use crate::engine::parts::settings_cell::Changing;
 use crate::engine::parts::state::ContainerState;
-use crate::engine::write::observed::{Moment, Observed};
+use crate::engine::write::observed::{Observed, WriteMoment};
 use crate::env::ClockReading;
 use crate::expiry::Settings;
 use crate::wal::Position;
@@ -56,7 +56,7 @@ impl<'a> SettingsChanges<'a> {
         engine: &Engine,
         observed: &Observed<'_>,
         reading: &ClockReading,
-        moment: &Moment,
+        moment: &WriteMoment,
     ) -> Result<()> {
         if reading.unsettled {
             return Err(Error::ClockUnsettled {
