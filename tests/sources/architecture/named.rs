@@ -61,7 +61,7 @@ fn defines(source: &str, name: &str) -> bool {
             !source[at + start.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_')
         })
     };
-    KINDS.iter().any(|kind| defined(kind))
+    KINDS.iter().any(defined)
 }
 
 #[test]
