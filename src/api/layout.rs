@@ -110,7 +110,7 @@ impl Database {
         Version::of(self.engine().last_seq())
     }
 
-    /// Which database this is: a number that was drawn when it was made. Its checkpoints, restored backups and followers have
+    /// The identity of the database: a number that was drawn when it was made. Its checkpoints, restored backups and followers have
     /// the same, so versions of one are never taken for those of another, as [`Database::changes`] cannot tell. `None`: not
     /// known, of a database that was made by a build which gave none, and after a repair that found no manifest.
     ///

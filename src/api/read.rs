@@ -241,9 +241,10 @@ macro_rules! reading_methods {
                 self.reading().item(key.as_ref())
             }
 
-            /// As [`Self::get`], if nothing is to be waited for: it never reads from a device and takes no lock that is held for
-            /// long, so it may be called where other work must go on, as on the thread of an event loop. No future, no copy
-            /// of the key; where the value is in memory, it costs what [`Self::get`] does. [`AtOnce`] has an example.
+            /// As [`Self::get`], if nothing is to be waited for: it never reads from a device and takes no lock that is held
+            /// for long, so it may be called where other work must go on, as on the thread of an event loop. No future, no
+            /// copy of the key; where the value is in memory, it costs about a tenth more than [`Self::get`]. [`AtOnce`] has
+            /// an example.
             ///
             /// It would wait where the key's block is not in memory or was not read before, is compressed and not in the
             /// cache, while the settings are being changed, and when a write to the key comes in between. A page of a file

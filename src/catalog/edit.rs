@@ -75,7 +75,7 @@ pub enum Change {
     LogSynced(Position),
     /// The catalogue has all that operations of the log have changed, up to this sequence number: a replay leaves these out.
     Repeated(Seq),
-    /// Which database this is: a number that was drawn when it was made. Its copies have the same.
+    /// The identity of the database: a number that was drawn when it was made. Its copies have the same.
     Database(u64),
     /// From here on a copy of an earlier state goes on by itself (branch.rs).
     Branch(Branch),

@@ -31,7 +31,7 @@ impl Explanation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredVersion {
-    /// Which write it was.
+    /// Its sequence number.
     pub version: Version,
     /// When.
     pub written_at: SystemTime,

@@ -545,7 +545,7 @@ impl<C: Cursor> Merge<C> {
         matches!(self.cursors[at].position(), Position::DeadSpan(_))
     }
 
-    /// Which of two cursors comes first in the direction of the merge.
+    /// The order of two cursors in the direction of the merge.
     #[inline]
     fn compare(&self, a: &MergeEntry, b: &MergeEntry) -> Ordering {
         match a.prefix.cmp(&b.prefix) {

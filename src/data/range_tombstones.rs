@@ -1,4 +1,4 @@
-//! Which keys range deletes cover: the key space, cut where the answer changes.
+//! The keys that range deletes cover: the key space, cut where the answer changes.
 //!
 //! ```text
 //! range deletes    5: a ──────────── m        fragments     a 5   c 8   f 5   m 0

@@ -1,4 +1,4 @@
-//! Which commands stand beside the floors, and which floors are set apart like commands.
+//! The commands that stand beside the floors, and the floors that are set apart like commands.
 //!
 //! ```text
 //! sequence number      7: the default 10 s is lifted, at 20 s      9: a load that began at 0 s ends      11: any change

@@ -1,4 +1,4 @@
-//! Which blocks are uniform (data/uniform_block.rs): those all of whose records are alike.
+//! Finds uniform blocks (data/uniform_block.rs): blocks whose records are all alike.
 //!
 //! ```text
 //! packing   tag: one of all, an inline put | key length: one of all | seq | written_at | ttl: the lowest of each

@@ -9,7 +9,8 @@
 //! A file's name is made durable by the first sync of the file, not before: until then nothing in it was promised. A
 //! segment is released only when all of it is synced, and a released file is removed, never reused. So only zeros
 //! follow the frames of a segment, and records of released segments are in no file. A segment is *stale* from the
-//! moment at which one of its frames is no longer needed, while others are.
+//! moment at which one of its frames is no longer needed, while others are. It is *in use* until it is to be released;
+//! a pin, or a sync that is not done, may keep it longer, and then it is nothing that a flush could free.
 //!
 //! Locks: `older` is held to remove files, `pool` to reserve blocks, `live` only to read and change the list. `live`
 //! and `pinned` are taken last. An append that begins a segment may wait for `pool`, never for `older`, because
@@ -452,8 +453,17 @@ impl Segments {
         }
     }
 
-    /// The live segments, oldest first.
-    pub fn info(&self) -> Vec<SegmentInfo> {
+    /// The segments that may be needed, oldest first: without those that were to be released and are still there, for
+    /// a pin, or until they are synced.
+    pub fn in_use(&self) -> Vec<SegmentInfo> {
+        let given_up = self.pinned.lock().given_up;
+        let mut segments = self.all();
+        segments.retain(|segment| segment.number >= given_up);
+        segments
+    }
+
+    /// All segments that are there, oldest first.
+    pub fn all(&self) -> Vec<SegmentInfo> {
         let live = self.live.lock();
         let info = |segment: &Arc<Segment>| SegmentInfo {
             number: segment.header.number,
@@ -491,6 +501,12 @@ impl Segments {
     /// Removes all files from before this chain, which the manifest durably names.
     pub fn release_older(&self) -> Result<()> {
         self.release_before(self.first, 0)
+    }
+
+    /// Removes what an earlier release could not remove.
+    pub fn release_rest(&self, synced: u64) -> Result<()> {
+        let given_up = self.pinned.lock().given_up;
+        self.release_before(given_up, synced)
     }
 
     /// Removes the segments below `number`: those of this chain that end at or below `synced`, and, if `number` is of

@@ -392,9 +392,14 @@ impl Log {
         self.wants_next() || self.store.wants_drain()
     }
 
-    /// The live segments of this chain, oldest first; the last one is the current one.
+    /// The segments of this chain that may be needed, oldest first; the last one is the current one.
     pub fn segments(&self) -> Vec<SegmentInfo> {
-        self.segments.info()
+        self.segments.in_use()
+    }
+
+    /// The same, behind those that wait to be removed.
+    pub fn all_segments(&self) -> Vec<SegmentInfo> {
+        self.segments.all()
     }
 
     /// Pins alone keep the segments below this number.
@@ -404,7 +409,7 @@ impl Log {
 
     /// The number of the current segment.
     pub fn current_segment(&self) -> u64 {
-        let segments = self.segments.info();
+        let segments = self.segments.all();
         segments.last().expect("a log has a segment").number
     }
 
@@ -412,6 +417,11 @@ impl Log {
     /// are not synced to their end stay.
     pub fn release_before(&self, number: u64) -> Result<()> {
         self.segments.release_before(number, self.synced().0)
+    }
+
+    /// Removes what an earlier release could not remove.
+    pub fn release_rest(&self) -> Result<()> {
+        self.segments.release_rest(self.synced().0)
     }
 
     /// Pins the segments from number `first` on, which the manifest durably names as the first one.

@@ -77,6 +77,47 @@ fn names(sim: &Sim, dir: &str) -> BTreeSet<String> {
     sim.list(Path::new(dir)).unwrap().into_iter().collect()
 }
 
+/// What holds a copy at its first table.
+struct Held {
+    is_there: Arc<AtomicBool>,
+    may_go: Arc<AtomicBool>,
+}
+
+impl Held {
+    fn at_its_first_table(sim: &Sim) -> Held {
+        let held = Held {
+            is_there: Arc::default(),
+            may_go: Arc::default(),
+        };
+        let (is_there, may_go) = (held.is_there.clone(), held.may_go.clone());
+        sim.watch(move |_, call| {
+            if call.operation == "write" && call.path.starts_with("/copy/tables") {
+                is_there.store(true, Ordering::Release);
+                while !may_go.load(Ordering::Acquire) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        });
+        held
+    }
+
+    fn wait(&self) {
+        wait_until("a table is copied", || {
+            self.is_there.load(Ordering::Acquire)
+        });
+    }
+
+    fn go_on(&self) {
+        self.may_go.store(true, Ordering::Release);
+    }
+}
+
+/// So many segments of the log are there.
+fn segments(sim: &Sim) -> usize {
+    let names = names(sim, "/db/wal");
+    names.iter().filter(|name| name.ends_with(".wal")).count()
+}
+
 #[test]
 fn all_else_goes_on_while_a_checkpoint_copies() {
     let sim = Sim::new(1);
@@ -86,26 +127,12 @@ fn all_else_goes_on_while_a_checkpoint_copies() {
     db.flush().unwrap();
     let default = both[0].default_ttl();
     without_links(&sim);
-    let (is_there, may_go) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicBool::new(false)),
-    );
-    sim.watch({
-        let (is_there, may_go) = (is_there.clone(), may_go.clone());
-        move |_, call| {
-            if call.operation == "write" && call.path.starts_with("/copy/tables") {
-                is_there.store(true, Ordering::Release);
-                while !may_go.load(Ordering::Acquire) {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-            }
-        }
-    });
+    let held = Held::at_its_first_table(&sim);
     let copying = std::thread::spawn({
         let db = db.clone();
         move || db.checkpoint("/copy")
     });
-    wait_until("a table is copied", || is_there.load(Ordering::Acquire));
+    held.wait();
     let others = std::thread::spawn({
         let (db, both) = (db.clone(), both.clone());
         move || {
@@ -131,7 +158,7 @@ fn all_else_goes_on_while_a_checkpoint_copies() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let went_on = others.is_finished();
-    may_go.store(true, Ordering::Release);
+    held.go_on();
     copying.join().unwrap().unwrap();
     assert!(went_on, "all waits for the checkpoint");
     others.join().unwrap();
@@ -139,10 +166,49 @@ fn all_else_goes_on_while_a_checkpoint_copies() {
     assert_eq!(opened(&cut, "/copy"), (1_000, default));
     // What was kept for it goes.
     wait_until("its tables go", || names(&sim, "/db/tables").is_empty());
-    wait_until("its segments go", || {
-        let names = names(&sim, "/db/wal");
-        names.iter().filter(|name| name.ends_with(".wal")).count() <= 3
+    wait_until("its segments go", || segments(&sim) <= 3);
+    db.close().unwrap();
+}
+
+/// The segments that a copy keeps are not in use: nothing is moved for them, and no edit names the first segment anew.
+#[test]
+fn a_log_that_a_copy_keeps_is_not_trimmed_over_and_over() {
+    let sim = Sim::new(1);
+    let db = options(&sim).stepped().open("/db").unwrap();
+    let both = pair(&db);
+    write(&db, &both, 0);
+    db.flush().unwrap();
+    without_links(&sim);
+    let held = Held::at_its_first_table(&sim);
+    let copying = std::thread::spawn({
+        let db = db.clone();
+        move || db.checkpoint("/copy")
     });
+    held.wait();
+    let settle = || (0..200).take_while(|_| db.step().unwrap()).count();
+    for n in 1..1_500 {
+        write(&db, &both, n);
+        if n % 40 == 0 {
+            assert!(settle() < 200, "there is always something to do");
+        }
+    }
+    assert!(settle() < 200, "there is always something to do");
+    assert!(segments(&sim) > 10, "the copy keeps {}", segments(&sim));
+    // The copy's end fails to remove them. The next step does it.
+    let plan = FaultPlan {
+        at: sim.operations(),
+        kind: Fault::Io,
+        lasting: true,
+    };
+    sim.fail_where(plan, |call| {
+        call.operation == "remove" && call.path.starts_with("/db/wal")
+    });
+    held.go_on();
+    copying.join().unwrap().unwrap();
+    assert!(segments(&sim) > 10, "{}", segments(&sim));
+    sim.heal();
+    settle();
+    assert!(segments(&sim) <= 10, "{} are left", segments(&sim));
     db.close().unwrap();
 }
 

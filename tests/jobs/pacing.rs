@@ -4,7 +4,6 @@
 //! Method: databases with threads, on disk, with a manual clock. Tests wait for conditions, and never assert how long
 //! something takes.
 
-#[allow(dead_code)]
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;

@@ -6,7 +6,7 @@
 //! folder's mod.rs counts as after the last of its modules that it uses: only later ones may use it; re-exports are no
 //! use. Also checked: who may use files, time and threads, where `unsafe` may be, how long files and functions may be,
 //! leftovers such as TODOs, and how comments begin (comments.rs). In documents: every relative link leads to a file and
-//! to a heading in it, pictures of bytes are those of the sources, and DESIGN.md stays short.
+//! to a heading in it, files and names that they tell of exist (named.rs), pictures of bytes are those of the sources, and DESIGN.md stays short.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
@@ -16,6 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod comments;
+mod named;
 
 /// These shelves do not know of each other.
 const SIBLINGS: [&str; 3] = ["wal", "mem", "table"];

@@ -138,7 +138,7 @@ fn at(millis: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(NOW + millis)
 }
 
-/// What an item's life is counted by, and when it ends.
+/// The ttl of an item, the moment it is counted from, and its end.
 fn life(c: &Container, key: &str) -> Option<(SystemTime, Ttl, Option<SystemTime>)> {
     let item = c.item(key).unwrap()?;
     Some((item.written_at(), item.ttl(), item.expires_at()))
@@ -424,7 +424,7 @@ fn a_database_may_be_closed_by_what_waited_for_a_sync() {
     again.expect("it is closed").close().unwrap();
 }
 
-/// Whoever is called by the close itself may call the database, which answers that it is closed.
+/// Code that the close itself calls may call the database, which answers that it is closed.
 #[test]
 fn what_waited_for_a_sync_may_call_the_database_that_closes() {
     let sim = Sim::new(1);
@@ -694,7 +694,7 @@ fn given(ttl: Ttl) -> Given {
     }
 }
 
-/// What an operation is in the model, if its condition holds there.
+/// The effect of an operation in the model, if its condition holds there.
 fn in_model(model: &mut Model, made: &Made) -> Option<BatchStep> {
     let (container, key) = (
         NAMES[made.container].to_owned(),
@@ -770,7 +770,7 @@ fn add(batch: &mut Batch, c: &Container, made: &Made) {
     };
 }
 
-/// What the model says of a batch: what becomes of each write, or the key of the conflict.
+/// The answer of the model to a batch: the outcome of each write, or the key of the conflict.
 fn foretold(model: &mut Model, steps: &[Made]) -> Result<Vec<bool>, String> {
     let (before, mut told, mut may_skip) = (model.clone(), vec![], false);
     for made in steps {

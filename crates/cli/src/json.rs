@@ -110,9 +110,9 @@ pub struct LineFormat<'a> {
 /// ```
 /// use std::time::Duration;
 /// use ebbtide::Ttl;
-/// use ebbtide_cli::json::{self, Reading};
+/// use ebbtide_cli::json::{self, LineFormat};
 ///
-/// let own = Reading { key: Some("id"), from_export: false };
+/// let own = LineFormat { key: Some("id"), from_export: false };
 /// let entry = json::from_json(br#"{"id": "s-1", "user": "ada", "ttl": 1800}"#, own)?;
 /// assert_eq!(entry.key, b"s-1");
 /// assert_eq!(entry.value, br#"{"id": "s-1", "user": "ada"}"#);

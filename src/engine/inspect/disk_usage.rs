@@ -370,7 +370,7 @@ impl Engine {
 
     fn log_use(&self) -> Option<LogUse> {
         let log = self.commit_log.begun()?;
-        let (segments, end) = (log.segments(), log.end());
+        let (segments, end) = (log.all_segments(), log.end());
         let last = segments.last()?;
         Some(LogUse {
             used_of_last: used(end.0, last.start.0),

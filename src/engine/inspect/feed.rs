@@ -48,7 +48,7 @@ const GATHERED: usize = 1 << 18;
 /// ... and so many bytes of keys.
 const GATHERED_BYTES: usize = 32 << 20;
 
-/// Which ends were given: those before a moment, and at that moment those up to a key.
+/// The ends that were given: all before a moment, and at that moment those up to a key.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Given {
     /// The moment.

@@ -93,7 +93,9 @@ impl Engine {
     /// Moves one memtable that keeps stale frames in the log, or releases these frames; false when there is nothing to
     /// do.
     pub(in crate::engine) fn trim_log(&self) -> Result<bool> {
-        let segments = self.commit_log.log()?.segments();
+        let log = self.commit_log.log()?;
+        log.release_rest()?;
+        let segments = log.segments();
         match self.segment_to_leave(&segments) {
             Some(last) => self.leave_segment(&segments, last),
             None => Ok(false),

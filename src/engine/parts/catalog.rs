@@ -66,7 +66,7 @@ impl Catalog {
         }
     }
 
-    /// Which database this is; 0: unknown.
+    /// The identity of the database; 0: unknown.
     pub fn database(&self) -> u64 {
         self.database
     }

@@ -1,4 +1,4 @@
-//! Which version the write under the commit lock relies on.
+//! The version that the write under the commit lock relies on.
 //!
 //! A conditional write judges the version it has seen by the clock of its stamp, and its result becomes visible
 //! somewhat later. A version that was live by the stamp may be dead by the clock of a reader that does not see the

@@ -1,4 +1,4 @@
-//! Which tables are known to be damaged, and which is to be checked next.
+//! The tables that are known to be damaged, and the one to be checked next.
 //!
 //! Invariant: a table that was found damaged stays in the list while the database is open, so that no job reads it
 //! again. Answers leave out tables that the catalogue no longer names.

@@ -41,7 +41,7 @@ use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::read_states::Missing;
 use crate::engine::parts::scheduler::Thread;
 use crate::engine::parts::state::ContainerState;
-use crate::engine::write::observed::{Changed, Fault, Moment, Observed};
+use crate::engine::write::observed::{Changed, Fault, Observed, WriteMoment};
 use crate::engine::write::prepared::Prepared;
 use crate::engine::write::state_changes::StateChanges;
 use crate::engine::write::writes::{Writes, weight};
@@ -59,8 +59,8 @@ pub(in crate::engine) struct Stamped<'a> {
 
 impl Stamped<'_> {
     /// The moment of the write.
-    pub fn moment(&self) -> Moment {
-        Moment {
+    pub fn moment(&self) -> WriteMoment {
+        WriteMoment {
             first: self.commit.next_seq(),
             now: self.reading.now,
             settled: self.reading.settled,

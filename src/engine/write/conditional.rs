@@ -28,7 +28,7 @@ use crate::engine::Engine;
 use crate::engine::jobs::relog::make_room;
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::write::commit::Begun;
-use crate::engine::write::observed::{Judged, Moment, Observed, OwnChange, What};
+use crate::engine::write::observed::{Judged, Observed, OwnChange, What, WriteMoment};
 use crate::engine::write::prepared::weight_of;
 use crate::engine::write::writes::{Condition, Demand, Writes, check_size, weight};
 
@@ -453,7 +453,7 @@ impl<'a> Plan<'a> {
     /// has changed.
     fn lives_at_the_stamp(&mut self, container: usize, what: What) -> bool {
         let views = &self.observed.containers[container].views;
-        let moment = Moment {
+        let moment = WriteMoment {
             first: self.observed.checked().next(),
             now: views.now.now,
             settled: views.settled.now,

@@ -40,7 +40,7 @@ use crate::mem::RangeDeletes;
 use crate::table::RunCursor;
 
 /// The moment by which a write is judged, which is that of its first sequence number.
-pub(in crate::engine) struct Moment {
+pub(in crate::engine) struct WriteMoment {
     pub first: Seq,
     pub now: Timestamp,
     pub settled: Timestamp,
@@ -252,7 +252,7 @@ impl<'a> Observed<'a> {
 
     /// The reason why not all of it holds at this moment; none: all does. Under the commit lock the moment is that of
     /// the write. Elsewhere the settings were loaded at the moment or after it: then a change before it is seen.
-    pub fn fault_at(&self, moment: &Moment) -> Result<Option<Fault>> {
+    pub fn fault_at(&self, moment: &WriteMoment) -> Result<Option<Fault>> {
         for (container, of) in self.containers.iter().enumerate() {
             of.state.check()?;
             let changed = |key: &[u8]| {
@@ -287,7 +287,7 @@ impl<'a> Observed<'a> {
     }
 
     /// Whether it is live at this moment.
-    pub fn lives(&self, judged: &Judged, moment: &Moment) -> bool {
+    pub fn lives(&self, judged: &Judged, moment: &WriteMoment) -> bool {
         let header = match judged.what {
             What::Seen(header) => header,
             What::Own(at, ttl) => {
@@ -311,7 +311,7 @@ impl<'a> Observed<'a> {
         &self,
         container: usize,
         changes: usize,
-        moment: &Moment,
+        moment: &WriteMoment,
         settings: &Settings,
     ) -> Settings {
         let own = self.changes_of(container).take(changes);

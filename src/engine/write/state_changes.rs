@@ -35,7 +35,7 @@ use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::read_states::Missing;
 use crate::engine::parts::settings_cell::Changing;
 use crate::engine::parts::state::ContainerState;
-use crate::engine::write::observed::{Moment, Observed};
+use crate::engine::write::observed::{Observed, WriteMoment};
 use crate::engine::write::prepared::Prepared;
 use crate::env::ClockReading;
 use crate::expiry::Settings;
@@ -95,7 +95,7 @@ impl<'a> StateChanges<'a> {
         engine: &Engine,
         (writes, observed): (&Prepared<'a>, &Observed<'_>),
         reading: &ClockReading,
-        moment: &Moment,
+        moment: &WriteMoment,
     ) -> Result<()> {
         if reading.unsettled && !self.settings.is_empty() {
             return Err(Error::ClockUnsettled {
@@ -156,7 +156,7 @@ impl<'a> StateChanges<'a> {
     }
 
     /// The changes as an edit says them.
-    fn said(&self, last: Seq, moment: &Moment) -> Logged {
+    fn said(&self, last: Seq, moment: &WriteMoment) -> Logged {
         let of = |change: &NewSettings<'_>| {
             let (settings, seq) = change.to.clone().expect("it was stamped");
             Change::Settings(change.state.id(), settings, seq)
@@ -176,7 +176,7 @@ impl<'a> StateChanges<'a> {
         engine: &Engine,
         commit: &mut CommitState,
         last: Seq,
-        moment: &Moment,
+        moment: &WriteMoment,
     ) -> Result<()> {
         engine.check_writable()?;
         let basis = engine.commit_log.all_before(commit)?;
@@ -201,7 +201,7 @@ impl<'a> StateChanges<'a> {
         commit: &mut CommitState,
         observed: &Observed<'_>,
         (last, position): (Seq, Position),
-        moment: &Moment,
+        moment: &WriteMoment,
     ) -> Result<Vec<DroppedContainer>> {
         if !self.is_said {
             engine.commit_log.log()?.sync_to(position)?;

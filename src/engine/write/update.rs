@@ -11,7 +11,7 @@ use crate::data::item::Item;
 use crate::engine::Engine;
 use crate::engine::parts::state::ContainerState;
 use crate::engine::write::commit::Begun;
-use crate::engine::write::observed::{Moment, Observed};
+use crate::engine::write::observed::{Observed, WriteMoment};
 use crate::engine::write::prepared::Prepared;
 use crate::expiry::ExpiryViews;
 
@@ -152,7 +152,7 @@ impl Engine {
         self.make_visible(observed.checked())?;
         for of in &observed.containers {
             let views = self.exact_views::<P>(&of.state)?;
-            let moment = Moment {
+            let moment = WriteMoment {
                 first: observed.checked().next(),
                 now: views.now.now,
                 settled: views.settled.now,
