@@ -8,7 +8,7 @@ use crate::api::arguments::{KeyBounds, all_keys, key_range, prefix_range};
 use crate::api::cursor::Cursor;
 use crate::api::iter::{Iter, Keys};
 use crate::api::read::{Reading, reading_methods};
-use crate::base::{AtOnce, Result};
+use crate::base::{AtOnce, Error, Result};
 use crate::data::item::{Item, Value};
 use crate::engine::{ContainerState, Handle, SnapshotPin};
 
@@ -33,7 +33,7 @@ use crate::engine::{ContainerState, Handle, SnapshotPin};
 #[derive(Clone)]
 #[must_use = "what was written is kept for it as long as it is held"]
 pub struct Snapshot {
-    pin: Arc<SnapshotPin>,
+    pin: Result<Arc<SnapshotPin>>,
     engine: Handle,
 }
 
@@ -47,7 +47,15 @@ impl Snapshot {
     pub(crate) fn new(engine: Handle, pin: SnapshotPin) -> Self {
         Snapshot {
             engine,
-            pin: Arc::new(pin),
+            pin: Ok(Arc::new(pin)),
+        }
+    }
+
+    /// One that cannot be.
+    pub(crate) fn refused(engine: Handle, refusal: Error) -> Self {
+        Snapshot {
+            engine,
+            pin: Err(refusal),
         }
     }
 
@@ -57,11 +65,12 @@ impl Snapshot {
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if there is no container of this name, or it is newer
     /// than the snapshot.
     pub fn container(&self, name: impl AsRef<str>) -> Result<View> {
-        let state = self.engine.existing_container(name.as_ref(), &self.pin)?;
+        let pin = self.pin.clone()?;
+        let state = self.engine.existing_container(name.as_ref(), &pin)?;
         Ok(View {
             engine: self.engine.clone(),
             state,
-            pin: self.pin.clone(),
+            pin,
         })
     }
 }

@@ -83,6 +83,11 @@ pub struct Quota {
 }
 
 impl Quota {
+    /// Whether it expires items where it is full.
+    pub(crate) fn expires(&self) -> bool {
+        self.when_full == WhenFull::ExpireSoonest
+    }
+
     /// An error if it is out of range.
     pub(crate) fn check(&self) -> Result<()> {
         match self.max_live_bytes {

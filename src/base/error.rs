@@ -109,6 +109,21 @@ pub enum Error {
         /// The time that is relied on until the lead is settled.
         settled: SystemTime,
     },
+    /// The program gives the time of this database ([`Options::given_time`](crate::Options::given_time)), and what was asked
+    /// for is not done there; nothing was changed.
+    TimeIsGiven {
+        /// What is not done.
+        what: &'static str,
+    },
+    /// A clock says the time of this database, and what was asked for is for those of which the program gives the time.
+    TimeIsNotGiven,
+    /// A cursor is of a moment to which the program has not moved the time yet. Can be tried again once it has.
+    AheadOfTime {
+        /// The moment of the cursor.
+        moment: SystemTime,
+        /// The time.
+        now: SystemTime,
+    },
     /// A condition of a batch does not hold, for example it creates an item that exists, or replaces or touches one
     /// that does not: nothing of the batch was written. Or what a transaction has read was changed or has expired since it
     /// began: nothing of the transaction was written.
@@ -300,6 +315,7 @@ impl Error {
             | Error::OutOfMemory { .. }
             | Error::Locked { .. }
             | Error::ClockUnsettled { .. }
+            | Error::AheadOfTime { .. }
             | Error::TooManyCommands { .. }
             | Error::QuotaFull { .. } => true,
             Error::Io { source, .. } => {
@@ -394,6 +410,19 @@ impl fmt::Display for Error {
                  confirm_clock() if it is right, or wait for max_clock_skew to pass",
                 wall = Timestamp::from_system_time_up(*wall),
                 settled = Timestamp::from_system_time_up(*settled),
+            ),
+            Error::TimeIsGiven { what } => write!(
+                f,
+                "the time of this database is given by its program, where this is refused: {what}"
+            ),
+            Error::TimeIsNotGiven => f.write_str(
+                "the time of this database is that of a clock: only one that was made with Options::given_time has its time given",
+            ),
+            Error::AheadOfTime { moment, now } => write!(
+                f,
+                "the cursor is of {moment}, and the time that was given is {now}: try again when it has come so far",
+                moment = Timestamp::from_system_time_up(*moment),
+                now = Timestamp::from_system_time_up(*now),
             ),
             Error::Conflict { .. }
             | Error::TooManyCommands { .. }

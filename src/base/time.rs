@@ -45,6 +45,13 @@ impl Timestamp {
             .unwrap_or(UNIX_EPOCH)
     }
 
+    /// From the standard library's type, rounded down to a whole millisecond, as stamps are; a moment before the epoch
+    /// becomes the epoch.
+    pub fn from_system_time(time: SystemTime) -> Timestamp {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
     /// From the standard library's type, rounded up to a whole millisecond; a moment before the epoch becomes the
     /// epoch.
     pub fn from_system_time_up(time: SystemTime) -> Timestamp {

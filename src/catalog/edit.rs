@@ -77,6 +77,8 @@ pub enum Change {
     Repeated(Seq),
     /// The identity of the database: a number that was drawn when it was made. Its copies have the same.
     Database(u64),
+    /// Time is given by the program, and what has ended up to this moment may be purged.
+    GivenTime(Timestamp),
     /// From here on a copy of an earlier state goes on by itself (branch.rs).
     Branch(Branch),
     /// Tables with sequence numbers up to this one may lie in the folder without being named: a bulk load gives them
@@ -126,6 +128,7 @@ impl Change {
             | Change::LogSynced(_)
             | Change::Repeated(_)
             | Change::Database(_)
+            | Change::GivenTime(_)
             | Change::Branch(_)
             | Change::Reserved(_)
             | Change::Used { .. } => None,
@@ -219,6 +222,8 @@ pub struct Catalogue {
     pub time_high_water: Timestamp,
     /// The change `database`; 0: it was made by a build that drew no number.
     pub database: u64,
+    /// The change `given_time`, if time is given.
+    pub given_time: Option<Timestamp>,
     /// The branches that led to it, earliest first; most databases have none.
     pub branches: Vec<Branch>,
     /// The containers by id.
@@ -257,9 +262,10 @@ pub struct Step {
 
 impl Catalogue {
     /// The catalogue of a new database, with this identity.
-    pub fn of_nothing(database: u64) -> Catalogue {
+    pub fn of_nothing(database: u64, given_time: bool) -> Catalogue {
         Catalogue {
             database,
+            given_time: given_time.then_some(Timestamp(0)),
             next_run: 1,
             next_container: 1,
             ..Catalogue::default()
@@ -401,6 +407,7 @@ impl Catalogue {
                 self.repeated = self.repeated.max(*seq);
             }
             Change::Database(database) => self.database = *database,
+            Change::GivenTime(limit) => self.given_time = self.given_time.max(Some(*limit)),
             Change::Branch(branch) => self.branch(*branch),
             Change::Reserved(seq) => self.reserved = self.reserved.max(*seq),
             Change::Used {
@@ -522,6 +529,7 @@ impl Catalogue {
         if self.database > 0 {
             changes.push(Change::Database(self.database));
         }
+        changes.extend(self.given_time.map(Change::GivenTime));
         changes.extend(self.branches.iter().copied().map(Change::Branch));
         if self.reserved > Seq(0) {
             changes.push(Change::Reserved(self.reserved));

@@ -498,13 +498,13 @@ pub struct Written {
 }
 
 /// Makes a folder a database without containers, durably: creates its folders and a manifest.
-pub fn begin(fs: &dyn Fs, dir: &Path) -> Result<Catalogue> {
+pub fn begin(fs: &dyn Fs, dir: &Path, given_time: bool) -> Result<Catalogue> {
     // An interrupted call may have made the folder.
     sync_name(fs, dir)?;
     for name in [file_name::TABLES_DIR, file_name::WAL_DIR] {
         make_dir(fs, &dir.join(name))?;
     }
-    let catalogue = Catalogue::of_nothing(RandomState::new().hash_one(dir));
+    let catalogue = Catalogue::of_nothing(RandomState::new().hash_one(dir), given_time);
     write_both(fs, dir, 0, &catalogue)?;
     Ok(catalogue)
 }

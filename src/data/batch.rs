@@ -20,7 +20,7 @@
 //!           14 create           body: the container, prefixed, as new_container.rs spells it
 //!           15 drop             body: name prefixed
 //!           16 set quota        body: bytes varint (0: none) | when full varint, as new_container.rs spells both
-//!           17 keep expired     body: millis varint
+//!           17 keep expired     body: millis varint | ends known no more up to varint
 //! ```
 //!
 //! The stamp (sequence number, `written_at`) is not in a batch's bytes: it is given under the commit lock and is in the
@@ -212,6 +212,8 @@ pub enum Op<'a> {
         container: ContainerId,
         /// How long, in milliseconds.
         millis: u64,
+        /// The ends up to this moment are known no more.
+        ends_dropped: Timestamp,
     },
 }
 
@@ -364,9 +366,14 @@ impl Op<'_> {
                 start(16);
                 put_quota(quota, out);
             }
-            Op::KeepExpired { millis, .. } => {
+            Op::KeepExpired {
+                millis,
+                ends_dropped,
+                ..
+            } => {
                 start(17);
                 put_varint(out, millis);
+                put_varint(out, ends_dropped.0);
             }
         }
     }
@@ -490,6 +497,7 @@ fn read_other<'a>(
         17 => Op::KeepExpired {
             container,
             millis: reader.varint()?,
+            ends_dropped: Timestamp(reader.varint()?),
         },
         _ => return Err(at.malformed("unknown kind of write")),
     })

@@ -10,11 +10,12 @@ use crate::engine::Engine;
 use crate::engine::options::{Background, Options};
 use crate::engine::parts::catalog::Editing;
 use crate::engine::parts::commit_log::Basis;
+use crate::engine::parts::given_time::GivenTime;
 use crate::engine::parts::scheduler::Thread;
 use crate::engine::parts::snapshots::SnapshotPin;
 use crate::engine::parts::state::ContainerState;
 use crate::env::{SettledClock, monotonic};
-use crate::expiry::{ExpiryView, ExpiryViews};
+use crate::expiry::{ExpiryView, ExpiryViews, Settings};
 use crate::wal::{FrameHeader, FrameKind};
 
 /// The time by which the sync interval and rest are counted: in stepped mode the clock's, because a test can advance that.
@@ -181,6 +182,9 @@ impl Engine {
     /// The view in settled time, for jobs: earlier by the time for which ended items are kept for readers of
     /// expirations.
     pub(super) fn settled_view(&self, state: &ContainerState) -> ExpiryView {
+        if let Some(given) = &self.given_time {
+            return self.purge_view(given, state);
+        }
         // Nothing is purged while the clock is doubted: at moment 0 only items that a floor covers have expired.
         let purge_time = self.clock.purge_time();
         let settled = purge_time.unwrap_or_else(|| self.clock.read().settled);
@@ -190,5 +194,48 @@ impl Engine {
             true => state.whole_settings().that_had_ended(now),
             false => (*state.whole_settings()).clone(),
         })
+    }
+
+    /// The same where time is given: by a moment that its limit allows.
+    fn purge_view(&self, given: &GivenTime, state: &ContainerState) -> ExpiryView {
+        let moment = given.purge_horizon(self.given_ends_dropped(given, state));
+        let settings = state.whole_settings();
+        // What had ended by then is not known any more; an open view may show some of it.
+        let is_forgotten = moment < settings.known_from().before(1);
+        match is_forgotten && given.oldest_held().is_some() {
+            true => ExpiryView::at(Timestamp(0), Settings::default),
+            false => ExpiryView::at(moment, || settings.that_had_ended(moment)),
+        }
+    }
+
+    /// See [`GivenTime::ends_dropped`].
+    pub(super) fn given_ends_dropped(
+        &self,
+        given: &GivenTime,
+        state: &ContainerState,
+    ) -> Timestamp {
+        given.ends_dropped(self.mark(), self.clock.now(), state.feeds().keep())
+    }
+
+    /// The time by which jobs judge where nothing is kept; none: they purge nothing.
+    pub(super) fn purge_time(&self) -> Option<Timestamp> {
+        match &self.given_time {
+            Some(_) => Some(self.mark()),
+            None => self.clock.purge_time(),
+        }
+    }
+
+    /// The highest time on which something relied so far.
+    pub(super) fn mark(&self) -> Timestamp {
+        self.commit_log.rely_on(Timestamp(0))
+    }
+
+    /// The basis of an edit that rewrites tables, which relies on the time by which the rewrite judged. Before the
+    /// manifest is locked: where time is given, the log is synced up to there.
+    pub(super) fn basis_of_purge(&self) -> Result<Basis<'static>> {
+        match &self.given_time {
+            Some(_) if self.commit_log.begun().is_some() => self.commit_log.all_so_far(),
+            _ => Ok(Basis::TABLES),
+        }
     }
 }

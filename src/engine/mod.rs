@@ -97,6 +97,7 @@ use parts::containers::ContainerSet;
 use parts::damage::DamagedTables;
 use parts::events::Events;
 use parts::follower::Follower;
+use parts::given_time::GivenTime;
 use parts::loads::Loads;
 use parts::obsolete::ObsoleteTables;
 #[cfg(feature = "metrics")]
@@ -129,6 +130,8 @@ pub struct Engine {
     fs: Arc<dyn Fs>,
     lock: Mutex<Option<Box<dyn Lock>>>,
     clock: SettledClock,
+    /// Where the program gives the time.
+    given_time: Option<Arc<GivenTime>>,
     cache: Arc<BlockCache>,
     /// Memory of flushed memtables, for the next ones.
     pool: Arc<Pool>,

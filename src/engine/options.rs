@@ -81,6 +81,7 @@ pub struct Options {
     pub(crate) max_live_bytes: Option<u64>,
     pub(crate) when_full: WhenFull,
     pub(crate) clock: DatabaseClock,
+    pub(crate) given_time: bool,
     pub(crate) read_only: bool,
     pub(crate) among_other_files: bool,
     pub(crate) reads: Reads,
@@ -110,6 +111,7 @@ impl fmt::Debug for Options {
             .field("reclaim_strict", &self.reclaim_strict)
             .field("max_clock_skew", &self.max_clock_skew)
             .field("clock_behind", &self.clock_behind)
+            .field("given_time", &self.given_time)
             .field("max_runs", &self.max_runs)
             .field("on_stall", &self.on_stall)
             .field("max_live_bytes", &self.max_live_bytes)
@@ -149,6 +151,7 @@ impl Options {
             max_live_bytes: None,
             when_full: WhenFull::Refuse,
             clock: DatabaseClock::System,
+            given_time: false,
             read_only: false,
             among_other_files: false,
             reads: Reads::Map,
@@ -298,7 +301,42 @@ impl Options {
 
     /// The source of time. Default: the system's clock.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.clock = DatabaseClock::Given(Arc::new(clock));
+        self.clock = DatabaseClock::Custom(Arc::new(clock));
+        self
+    }
+
+    /// Time is not a clock's but what [`Database::advance_to`](crate::Database::advance_to) says: for a state machine
+    /// that must give the same answers wherever and whenever it is run, such as a replica. A database is made with it and
+    /// keeps it: to open it for writing without it, or another one with it, is [`Error::TimeIsGiven`] or
+    /// [`Error::TimeIsNotGiven`]. An open that only reads, or follows, goes by the mark.
+    ///
+    /// An open starts at the mark: after [`Database::close`](crate::Database::close) that is the time that was given
+    /// last, after a crash the time of the last write that is there. No rule about clocks that are behind or ahead
+    /// applies. Nothing is purged before
+    /// [`Database::set_purge_limit`](crate::Database::set_purge_limit) allows it. Quotas that expire items and bulk loads
+    /// are refused, and commands that expire items may stand in any number.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use ebbtide::Options;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Options::new().given_time().open(folder.path())?;
+    /// let c = db.container("c")?;
+    /// let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    /// db.advance_to(start)?;
+    /// c.put_with_ttl("k", "v", Duration::from_secs(10))?;
+    /// db.advance_to(start + Duration::from_secs(9))?;
+    /// assert!(c.contains("k")?);
+    /// db.advance_to(start + Duration::from_secs(10))?;
+    /// assert!(!c.contains("k")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// [`Error::TimeIsGiven`]: crate::Error::TimeIsGiven
+    /// [`Error::TimeIsNotGiven`]: crate::Error::TimeIsNotGiven
+    pub fn given_time(mut self) -> Self {
+        self.given_time = true;
         self
     }
 

@@ -115,6 +115,14 @@ impl SettledClock {
         })
     }
 
+    /// Starts at the mark, where the program gives the time.
+    pub fn given(clock: DatabaseClock, time_high_water: Timestamp) -> SettledClock {
+        let behind = ClockBehind::StartAtMark;
+        let clock =
+            SettledClock::start(clock.without_wall(), Duration::MAX, time_high_water, behind);
+        clock.expect("no wall is too far behind")
+    }
+
     /// From now on it is no earlier than `time_high_water`: another process has relied on that.
     pub fn advance_to(&self, time_high_water: Timestamp, behind: ClockBehind) -> Result<()> {
         let mut state = self.state.lock();
@@ -290,7 +298,7 @@ mod tests {
     ) -> Result<(ManualClock, SettledClock)> {
         let manual = ManualClock::new(wall);
         let clock = SettledClock::start(
-            DatabaseClock::Given(Arc::new(manual.clone())),
+            DatabaseClock::Custom(Arc::new(manual.clone())),
             Duration::from_millis(HOUR),
             Timestamp(time_high_water),
             behind,

@@ -2,6 +2,7 @@
 
 mod clock;
 mod formats;
+mod given;
 mod histories;
 mod model;
 mod scripts;

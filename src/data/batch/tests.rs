@@ -90,6 +90,7 @@ fn writes_read_back_and_damage_is_refused() {
         Op::KeepExpired {
             container: c,
             millis: 60_000,
+            ends_dropped: Timestamp(70),
         },
     ];
     let mut bytes = vec![];

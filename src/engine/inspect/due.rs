@@ -142,7 +142,11 @@ impl Engine {
     /// So many milliseconds after its end an item is kept for readers of expirations.
     pub(in crate::engine) fn held_for_readers(&self, state: &ContainerState) -> u64 {
         let settled = self.clock.read().settled;
-        settled.since(state.feeds().purge_horizon(settled))
+        let horizon = match &self.given_time {
+            Some(given) => given.purge_horizon(self.given_ends_dropped(given, state)),
+            None => state.feeds().purge_horizon(settled),
+        };
+        settled.since(horizon)
     }
 }
 

@@ -199,7 +199,7 @@ impl Engine {
             matches!(from, FeedPosition::After(_)),
         );
         if let FeedPosition::After(given) = &from {
-            self.clock.advance_to(given.before, ClockBehind::Refuse)?;
+            self.reach(given.before)?;
         }
         // A reader that begins at the known ends does not ask for those that were dropped before. A job may have judged
         // at the moment of the beginning; so of the ends at that moment only those by a later write are given.
@@ -209,6 +209,9 @@ impl Engine {
         let (reading, before, above) = feeds.open(asks, || {
             let from_now = |moment| (moment, Some(self.commit_log.published()));
             match &from {
+                FeedPosition::Start if self.given_time.is_some() => {
+                    (self.ends_known_from(state), None)
+                }
                 FeedPosition::Start => {
                     from_now(known_from.max(feeds.dropped().unwrap_or_default()))
                 }
@@ -243,9 +246,37 @@ impl Engine {
         Ok(feed)
     }
 
+    /// Settled time is no earlier than the moment of a cursor that was given.
+    fn reach(&self, moment: Timestamp) -> Result<()> {
+        if self.given_time.is_none() {
+            return self.clock.advance_to(moment, ClockBehind::Refuse);
+        }
+        let now = self.clock.now();
+        match moment > now {
+            true => Err(Error::AheadOfTime {
+                moment: moment.to_system_time(),
+                now: now.to_system_time(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// The ends up to this moment are known no more; `None`: all are known.
+    fn ends_dropped(&self, state: &ContainerState) -> Option<Timestamp> {
+        match &self.given_time {
+            None => state.feeds().dropped(),
+            Some(given) => {
+                let dropped = self.given_ends_dropped(given, state);
+                // What was kept for less long, earlier, is known no more either.
+                let dropped = dropped.max(state.feeds().dropped().unwrap_or_default());
+                (dropped > Timestamp(0)).then_some(dropped)
+            }
+        }
+    }
+
     /// From this moment on all ends are known.
     fn ends_known_from(&self, state: &ContainerState) -> Timestamp {
-        let dropped = state.feeds().dropped();
+        let dropped = self.ends_dropped(state);
         let kept = dropped.map_or(Timestamp(0), |dropped| dropped.after(1));
         kept.max(state.whole_settings().known_from())
     }
@@ -254,7 +285,8 @@ impl Engine {
         let before = feed.given.before;
         let known_from = self.ends_known_from(state);
         let of_settings = || before < state.whole_settings().known_from();
-        match before < known_from && (feed.reading.has_missed() || of_settings()) {
+        let has_missed = || self.given_time.is_some() || feed.reading.has_missed() || of_settings();
+        match before < known_from && has_missed() {
             true => Err(Error::ExpirationsGone {
                 container: state.name().to_owned(),
                 known_from: known_from.to_system_time(),
@@ -330,7 +362,10 @@ impl Engine {
             self.check_known(state, feed)?;
             feed.pass(end, &key, up_to);
             if ended.is_some() {
-                self.commit_log.rely_on(up_to);
+                // A cursor proves that time was there; where time is given, no reader moves the mark.
+                if self.given_time.is_none() {
+                    self.commit_log.rely_on(up_to);
+                }
                 feed.reading.advance_to(feed.given.before);
                 return Ok(ended);
             }

@@ -180,7 +180,7 @@ impl Engine {
             forgotten,
             loaded: None,
         };
-        let installed = self.install(vec![replaced], Basis::TABLES)?;
+        let installed = self.install(vec![replaced], self.basis_of_purge()?)?;
         Ok(!installed.is_empty())
     }
 

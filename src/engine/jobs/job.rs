@@ -23,7 +23,7 @@ use crate::table::TableOptions;
 impl Engine {
     /// Records how long the records that a job dropped had been expired, now that its result is installed.
     pub(in crate::engine) fn note_lag(&self, lag: &ReclaimLag, view: &ExpiryView) {
-        let since_then = match self.clock.purge_time() {
+        let since_then = match self.purge_time() {
             Some(now) if view.now > Timestamp(0) => now.since(view.now),
             _ => 0,
         };

@@ -436,7 +436,7 @@ impl Engine {
         until: Option<Timestamp>,
         view: &ExpiryView,
     ) -> Option<Timestamp> {
-        let held = match self.clock.purge_time() {
+        let held = match self.purge_time() {
             Some(settled) if view.now > Timestamp(0) => settled.since(view.now),
             _ => return until,
         };

@@ -47,7 +47,7 @@ use crate::base::{Error, HIGHEST_NUMBER, Result, Seq, Timestamp, file_name};
 use crate::catalog::{Catalogue, Logged, TableSpace, edit_texts, manifest_stamp};
 use crate::engine::Engine;
 use crate::engine::open::recover::{
-    Continuation, Recovered, Shared, assemble, find, highest_seq, open_containers,
+    Continuation, Recovered, Shared, assemble, clock_of, find, highest_seq, open_containers,
 };
 use crate::engine::open::replay::{Changed, Gathered, MADE_UP, States};
 use crate::engine::options::{Background, Options};
@@ -56,7 +56,7 @@ use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::read_states::Missing;
 use crate::engine::parts::snapshots::Frozen;
 use crate::engine::parts::state::ContainerState;
-use crate::env::{Fs, SettledClock, sleep};
+use crate::env::{Fs, sleep};
 use crate::mem::Pool;
 use crate::wal::{Frame, FrameKind, LogStart, Tail, TailPosition, is_at_end, tail};
 
@@ -220,12 +220,7 @@ impl Engine {
         let shared = Shared::new(options);
         let stand =
             retry_until_stable(|| FollowerState::find(path, options, &shared, None, false))?;
-        let clock = SettledClock::start(
-            options.clock.clone(),
-            options.max_clock_skew,
-            stand.catalogue.time_high_water,
-            options.clock_behind,
-        )?;
+        let clock = clock_of(&stand.catalogue, options)?;
         let found = Recovered::followed(&stand, clock);
         let mut engine = assemble(path, options, None, shared, found, Continuation::default());
         engine.follower = Some(Follower::new(stand));

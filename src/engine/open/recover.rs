@@ -45,6 +45,7 @@ use crate::engine::parts::containers::ContainerSet;
 use crate::engine::parts::damage::DamagedTables;
 use crate::engine::parts::events::Events;
 use crate::engine::parts::follower::FollowerState;
+use crate::engine::parts::given_time::GivenTime;
 use crate::engine::parts::loads::Loads;
 use crate::engine::parts::obsolete::ObsoleteTables;
 #[cfg(feature = "metrics")]
@@ -347,6 +348,7 @@ pub(in crate::engine) fn assemble(
         #[cfg(feature = "metrics")]
         publisher: Publisher::new(),
         follower: None,
+        given_time: catalogue.given_time.map(GivenTime::new),
         snapshots: Arc::default(),
         counters: Counters::default(),
         options: options.clone(),
@@ -377,18 +379,50 @@ pub(in crate::engine) fn find(path: &Path, options: &Options) -> Result<LoadedMa
             damage: Some(damage),
             ..
         }) => Err(damage),
-        Some(current) => Ok(current.loaded),
+        Some(current) => {
+            check_time(&current.loaded.catalogue, options)?;
+            Ok(current.loaded)
+        }
         None if options.read_only => Err(Error::NotFound { path: path.into() }),
         None => {
             // Under the lock: the files of another process's first open that was killed are known by their names.
             expect_room_for_new(path, options)?;
             Ok(LoadedManifest {
-                catalogue: begin(fs, path)?,
+                catalogue: begin(fs, path, options.given_time)?,
                 path: path.join(file_name::manifest(0)),
                 number: 0,
                 torn: false,
             })
         }
+    }
+}
+
+/// Only an open that gives the time may write where time is given.
+fn check_time(catalogue: &Catalogue, options: &Options) -> Result<()> {
+    match (catalogue.given_time.is_some(), options.given_time) {
+        _ if options.read_only => Ok(()),
+        (true, false) => Err(Error::TimeIsGiven {
+            what: "an open for writing that does not give it (Options::given_time)",
+        }),
+        (false, true) => Err(Error::TimeIsNotGiven),
+        (true, true) if options.quota().is_some_and(|quota| quota.expires()) => {
+            Err(Error::TimeIsGiven {
+                what: "a quota that expires items",
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The clock that a database goes by.
+pub(in crate::engine) fn clock_of(
+    catalogue: &Catalogue,
+    options: &Options,
+) -> Result<SettledClock> {
+    let (clock, mark) = (options.clock.clone(), catalogue.time_high_water);
+    match catalogue.given_time {
+        Some(_) => Ok(SettledClock::given(clock, mark)),
+        None => SettledClock::start(clock, options.max_clock_skew, mark, options.clock_behind),
     }
 }
 
@@ -435,12 +469,7 @@ pub(in crate::engine) fn bring_in(
     let later = || later_table(space.fs, space.dir, &catalogue.tables(), last_seq);
     let damage = damage.map_or_else(later, |damage| Ok(Some(damage)))?;
     catalogue.time_high_water = catalogue.time_high_water.max(replayed.time_high_water);
-    let clock = SettledClock::start(
-        options.clock.clone(),
-        options.max_clock_skew,
-        catalogue.time_high_water,
-        options.clock_behind,
-    )?;
+    let clock = clock_of(&catalogue, options)?;
     // A repair leaves open up to which moment ends are unknown; no end after now is.
     let now = clock.read().settled;
     for (id, state) in &states {

@@ -18,6 +18,7 @@ use crate::data::range_tombstones::Fragments;
 use crate::data::relogged::{Relogged, relogged};
 use crate::engine::parts::read_state::Flushable;
 use crate::engine::parts::state::ContainerState;
+use crate::engine::write::state_changes::keeps;
 use crate::env::Fs;
 use crate::mem::Pool;
 use crate::wal::{Frame, FrameKind, Replayed, salvage, salvage_ahead};
@@ -319,7 +320,14 @@ impl Gathered<'_> {
             (_, _, None) => return Ok(Ok(())),
             (Op::Drop { .. }, ..) => vec![Change::DropContainer(id), Change::Dropped(seq)],
             (Op::SetQuota { quota, .. }, ..) => vec![Change::Quota(id, quota)],
-            (Op::KeepExpired { millis, .. }, ..) => vec![Change::KeepExpired(id, millis)],
+            (
+                Op::KeepExpired {
+                    millis,
+                    ends_dropped,
+                    ..
+                },
+                ..,
+            ) => keeps(id, millis, ends_dropped).to_vec(),
             (_, Some(change), Some(record)) if !is_known => {
                 let settings = record.settings.after(change, settled, seq);
                 let change = vec![Change::Settings(id, settings, seq)];

@@ -157,8 +157,9 @@ impl Feeds {
         self.keep.load(Ordering::Acquire)
     }
 
-    /// Sets that; it is durable.
-    pub fn set_keep(&self, millis: u64) {
+    /// Sets that, and up to which moment ends are known no more whatever is kept from now on; it is durable.
+    pub fn set_keep(&self, millis: u64, dropped: Timestamp) {
+        self.dropped.fetch_max(dropped.0, Ordering::AcqRel);
         self.keep.store(millis, Ordering::Release);
     }
 

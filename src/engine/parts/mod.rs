@@ -3,6 +3,7 @@
 
 pub mod settings_cell;
 pub mod feeds;
+pub mod given_time;
 pub mod allowance;
 pub mod passes;
 pub mod read_state;

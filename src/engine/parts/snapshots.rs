@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use crate::base::sync::{Guard, Mutex};
 use crate::base::{ContainerId, Seq, Timestamp};
+use crate::engine::parts::given_time::FixedMoment;
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::state::ContainerState;
+use crate::expiry::ExpiryViews;
 
 /// The read states of all containers at one moment, for a reader beside the process that writes: jobs of that process
 /// know of no snapshot here, and leave records out of later runs that one may need.
@@ -52,6 +54,7 @@ impl Snapshots {
         SnapshotPin {
             seq,
             frozen: None,
+            moment: None,
             snapshots: self.clone(),
         }
     }
@@ -90,6 +93,8 @@ pub struct SnapshotPin {
     seq: Seq,
     /// The read states in which it is read, if not the current ones.
     frozen: Option<Arc<Frozen>>,
+    /// The moment at which all that it sees is judged, if not by the clock.
+    moment: Option<FixedMoment>,
     snapshots: Arc<Snapshots>,
 }
 
@@ -104,6 +109,18 @@ impl SnapshotPin {
     pub(in crate::engine) fn within(mut self, frozen: Arc<Frozen>) -> SnapshotPin {
         self.frozen = Some(frozen);
         self
+    }
+
+    /// The same, all of it judged at this moment.
+    pub(in crate::engine) fn judged_at(mut self, moment: FixedMoment) -> SnapshotPin {
+        self.moment = Some(moment);
+        self
+    }
+
+    /// The views by which it is judged, if not by the clock.
+    #[inline]
+    pub(in crate::engine) fn views(&self, state: &ContainerState) -> Option<&ExpiryViews> {
+        self.moment.as_ref().map(|moment| moment.views(state.id()))
     }
 
     /// As [`SnapshotPin::read_state`], for as long as the guard is held.

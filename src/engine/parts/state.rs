@@ -305,7 +305,8 @@ impl ContainerState {
     /// Sets what it may hold and what it keeps, besides settings, as its record says.
     pub(in crate::engine) fn set_limits(&self, record: &ContainerRecord) {
         self.allowance.set(record.quota);
-        self.feeds.set_keep(record.keep_expired);
+        self.feeds
+            .set_keep(record.keep_expired, record.ends_dropped);
     }
 
     /// The read state, for as long as the guard is held.

@@ -189,14 +189,16 @@ fn newest_among<'a, E>(
 }
 
 impl<'a, P: Patience> ReadPoint<'a, P> {
-    /// Of the newest state, or of this snapshot, judged by the clock.
+    /// Of the newest state, judged by the clock, or of this snapshot, judged as that says.
     #[inline(always)]
     pub fn new(
         engine: &'a Engine,
         state: &'a Arc<ContainerState>,
         pin: Option<&'a Arc<SnapshotPin>>,
     ) -> Result<ReadPoint<'a, P>, P::Failure> {
-        ReadPoint::with(engine, state, pin, Moment::Clock)
+        let views = pin.and_then(|pin| pin.views(state));
+        let moment = views.map_or(Moment::Clock, Moment::At);
+        ReadPoint::with(engine, state, pin, moment)
     }
 
     /// Of a snapshot, all of it judged by these views.

@@ -211,6 +211,7 @@ impl Engine {
         state: &Arc<ContainerState>,
         next: &mut NextItem<'_>,
     ) -> Result<Written> {
+        self.refuse_in_given_time("a bulk load, whose items are stamped before it takes effect")?;
         self.admit::<Wait>(state, 0)?;
         let (stamp, mut weight, mut ahead) = (self.clock.read().now, 0, AHEAD);
         let mut weighed = |place: &mut LoadedItem| {

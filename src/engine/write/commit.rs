@@ -338,7 +338,11 @@ impl Engine {
         let relying = relies_on.map(|seq| self.commit_log.rely_on_version(seq));
         let done = first();
         let mut reading = self.clock.read();
-        reading.settled = self.commit_log.rely_on(reading.settled);
+        // Where time is given, only what is written raises the mark, not what was judged and refused.
+        reading.settled = match self.given_time {
+            None => self.commit_log.rely_on(reading.settled),
+            Some(_) => reading.settled.max(self.mark()),
+        };
         let stamped = Stamped {
             reading,
             _relying: relying,
@@ -360,6 +364,9 @@ impl Engine {
     #[inline(always)]
     fn log_and_apply(&self, stamped: &mut Stamped<'_>, writes: &Prepared<'_>) -> Result<Logged> {
         self.check_writable()?;
+        if self.given_time.is_some() {
+            self.commit_log.rely_on(stamped.reading.settled);
+        }
         for state in writes.states() {
             state.check()?;
         }

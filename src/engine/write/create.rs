@@ -30,10 +30,18 @@ impl Engine {
         )
     }
 
-    /// Sets how long what has ended is kept, in milliseconds.
+    /// Sets how long what has ended is kept, in milliseconds. What is known no more by now stays so.
     pub fn set_keep_expired(&self, state: &Arc<ContainerState>, millis: u64) -> Result<()> {
-        let container = state.id();
-        self.change_state(state, Op::KeepExpired { container, millis })
+        let given = self.given_time.as_ref();
+        let ends_dropped = given.map(|given| self.given_ends_dropped(given, state));
+        self.change_state(
+            state,
+            Op::KeepExpired {
+                container: state.id(),
+                millis,
+                ends_dropped: ends_dropped.unwrap_or_default(),
+            },
+        )
     }
 
     /// Changes what a container is: durable when it returns.

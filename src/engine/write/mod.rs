@@ -1,5 +1,5 @@
 //! Writes: admission, preparation, what a write relies on, the commit, conditions, transactions, changes of what containers are, bulk
-//! loads, quotas.
+//! loads, quotas, and the time where the program gives it.
 
 pub mod admit;
 pub mod writes;
@@ -13,3 +13,4 @@ pub mod read_set;
 pub mod create;
 pub mod quota;
 pub mod bulk;
+pub mod given_time;

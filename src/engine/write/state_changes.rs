@@ -24,7 +24,7 @@
 
 use std::sync::Arc;
 
-use crate::base::{Error, Result, Seq};
+use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
 use crate::catalog::{Change, ContainerRecord, ContainerVersion, Logged};
 use crate::data::batch::Op;
 use crate::data::new_container::NewContainer;
@@ -68,6 +68,18 @@ pub(in crate::engine) struct StateChanges<'a> {
     is_said: bool,
 }
 
+/// The changes by [`Op::KeepExpired`].
+pub(in crate::engine) fn keeps(
+    id: ContainerId,
+    millis: u64,
+    ends_dropped: Timestamp,
+) -> [Change; 2] {
+    [
+        Change::KeepExpired(id, millis),
+        Change::EndsDropped(id, ends_dropped),
+    ]
+}
+
 impl<'a> StateChanges<'a> {
     /// Under the commit lock, before the clock is read.
     #[cold]
@@ -108,16 +120,29 @@ impl<'a> StateChanges<'a> {
             let before = change.changing.settings();
             let to = observed.settings_after(change.place, usize::MAX, moment, &before);
             let needed = change.needed(engine, &to);
-            for own in own() {
+            // What stands no more differs between databases of one history, so where time is given there is no limit.
+            for own in own().filter(|_| engine.given_time.is_none()) {
                 change.state.check_standing(&own.change, &needed)?;
             }
             let last = own().last().map_or(0, |own| own.at);
             change.to = Some((to, Seq(moment.first.0 + last as u64)));
         }
         for (at, op) in writes.decoded().enumerate() {
+            self.check(engine, &op)?;
             self.take(engine, writes, op, Seq(moment.first.0 + at as u64));
         }
         Ok(())
+    }
+
+    fn check(&self, engine: &Engine, op: &Op<'_>) -> Result<()> {
+        match op {
+            Op::Create { new, .. } => {
+                let new = NewContainer::decode(new).expect("this program encoded it");
+                engine.check_quota(new.quota)
+            }
+            Op::SetQuota { quota, .. } => engine.check_quota(*quota),
+            _ => Ok(()),
+        }
     }
 
     /// Takes an operation. The names that operations go by are as they were looked up.
@@ -147,9 +172,13 @@ impl<'a> StateChanges<'a> {
                 self.limits.push((writes.state_of(&op), op));
                 self.changes.push(Change::Quota(id, quota));
             }
-            Op::KeepExpired { millis, .. } => {
+            Op::KeepExpired {
+                millis,
+                ends_dropped,
+                ..
+            } => {
                 self.limits.push((writes.state_of(&op), op));
-                self.changes.push(Change::KeepExpired(id, millis));
+                self.changes.extend(keeps(id, millis, ends_dropped));
             }
             _ => {}
         }
@@ -228,7 +257,11 @@ impl<'a> StateChanges<'a> {
         for (state, op) in self.limits {
             match op {
                 Op::SetQuota { quota, .. } => state.allowance().set(quota),
-                Op::KeepExpired { millis, .. } => state.feeds().set_keep(millis),
+                Op::KeepExpired {
+                    millis,
+                    ends_dropped,
+                    ..
+                } => state.feeds().set_keep(millis, ends_dropped),
                 _ => {}
             }
         }

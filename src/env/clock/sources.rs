@@ -169,6 +169,24 @@ impl Clock for ManualClock {
     }
 }
 
+/// The wall of a database whose time the program gives: it is always behind, so settled time moves by
+/// [`SettledClock::advance_to`](super::SettledClock::advance_to) alone. Uptime is that of the clock below.
+struct NoWall(DatabaseClock);
+
+impl Clock for NoWall {
+    fn wall(&self) -> u64 {
+        0
+    }
+
+    fn uptime(&self) -> u64 {
+        self.0.uptime()
+    }
+
+    fn wall_at_most(&self) -> Option<u64> {
+        Some(0)
+    }
+}
+
 /// A moment of the wall as the coarse clock counts: the second, and in it the first nanosecond that is later. So what is
 /// asked for each item needs no division.
 #[cfg(target_os = "linux")]
@@ -206,17 +224,22 @@ pub enum DatabaseClock {
     /// The default.
     System,
     /// The program's own.
-    Given(Arc<dyn Clock>),
+    Custom(Arc<dyn Clock>),
 }
 
 // Not as a `Clock`: that is a public trait, and this type is not.
 impl DatabaseClock {
+    /// One whose wall tells nothing: time is given.
+    pub fn without_wall(self) -> DatabaseClock {
+        DatabaseClock::Custom(Arc::new(NoWall(self)))
+    }
+
     /// [`Clock::wall`].
     #[inline]
     pub fn wall(&self) -> u64 {
         match self {
             DatabaseClock::System => SystemClock.wall(),
-            DatabaseClock::Given(clock) => clock.wall(),
+            DatabaseClock::Custom(clock) => clock.wall(),
         }
     }
 
@@ -224,7 +247,7 @@ impl DatabaseClock {
     pub fn uptime(&self) -> u64 {
         match self {
             DatabaseClock::System => SystemClock.uptime(),
-            DatabaseClock::Given(clock) => clock.uptime(),
+            DatabaseClock::Custom(clock) => clock.uptime(),
         }
     }
 
@@ -233,7 +256,7 @@ impl DatabaseClock {
     pub fn wall_at_most(&self) -> Option<u64> {
         match self {
             DatabaseClock::System => SystemClock.wall_at_most(),
-            DatabaseClock::Given(clock) => clock.wall_at_most(),
+            DatabaseClock::Custom(clock) => clock.wall_at_most(),
         }
     }
 
@@ -244,7 +267,7 @@ impl DatabaseClock {
             DatabaseClock::System => SourceWatch::Coarse(CoarseLimit::of(moment)),
             #[cfg(not(target_os = "linux"))]
             DatabaseClock::System => SourceWatch::Any(&SystemClock, moment),
-            DatabaseClock::Given(clock) => SourceWatch::Any(&**clock, moment),
+            DatabaseClock::Custom(clock) => SourceWatch::Any(&**clock, moment),
         }
     }
 }
