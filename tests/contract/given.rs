@@ -335,11 +335,14 @@ fn what_a_power_cut_takes_is_repeated_with_the_same_answers() {
         for (n, step) in history.iter().enumerate() {
             answers.push(answer(&db, n, step));
             versions.push(version(&db));
-            match random.below(6) {
+            match random.below(7) {
                 0 => db.flush().unwrap(),
                 1 => db.compact().unwrap(),
                 2 => drop(db.step().unwrap()),
                 3 => db.sync().unwrap(),
+                4 => NAMES.iter().for_each(|name| {
+                    shown(&db.container(name).unwrap(), &[ExpiryCursor::start()]);
+                }),
                 _ => {}
             }
         }
