@@ -79,6 +79,8 @@ pub enum Change {
     Database(u64),
     /// Time is given by the program, and what has ended up to this moment may be purged.
     GivenTime(Timestamp),
+    /// The program had moved the time to this moment when it closed the database.
+    ClosedAt(Timestamp),
     /// From here on a copy of an earlier state goes on by itself (branch.rs).
     Branch(Branch),
     /// Tables with sequence numbers up to this one may lie in the folder without being named: a bulk load gives them
@@ -129,6 +131,7 @@ impl Change {
             | Change::Repeated(_)
             | Change::Database(_)
             | Change::GivenTime(_)
+            | Change::ClosedAt(_)
             | Change::Branch(_)
             | Change::Reserved(_)
             | Change::Used { .. } => None,
@@ -224,6 +227,8 @@ pub struct Catalogue {
     pub database: u64,
     /// The change `given_time`, if time is given.
     pub given_time: Option<Timestamp>,
+    /// The change `closed_at`.
+    pub closed_at: Timestamp,
     /// The branches that led to it, earliest first; most databases have none.
     pub branches: Vec<Branch>,
     /// The containers by id.
@@ -408,6 +413,7 @@ impl Catalogue {
             }
             Change::Database(database) => self.database = *database,
             Change::GivenTime(limit) => self.given_time = self.given_time.max(Some(*limit)),
+            Change::ClosedAt(time) => self.closed_at = self.closed_at.max(*time),
             Change::Branch(branch) => self.branch(*branch),
             Change::Reserved(seq) => self.reserved = self.reserved.max(*seq),
             Change::Used {
@@ -530,6 +536,9 @@ impl Catalogue {
             changes.push(Change::Database(self.database));
         }
         changes.extend(self.given_time.map(Change::GivenTime));
+        if self.closed_at > Timestamp(0) {
+            changes.push(Change::ClosedAt(self.closed_at));
+        }
         changes.extend(self.branches.iter().copied().map(Change::Branch));
         if self.reserved > Seq(0) {
             changes.push(Change::Reserved(self.reserved));

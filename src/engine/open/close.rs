@@ -1,7 +1,8 @@
 //! Closing: end the threads -> sync the log and write its end mark -> record the log's end in the manifest -> release
 //! the folder's lock.
 
-use crate::base::{Result, Seq};
+use crate::base::{Result, Seq, Timestamp};
+use crate::catalog::Change;
 use crate::engine::Engine;
 use crate::engine::jobs::background::tell;
 use crate::wal::FrameKind;
@@ -36,15 +37,15 @@ impl Engine {
         let end = self.frame_header(FrameKind::End, last, last);
         let result = self.commit_log.close(&mut commit, &end);
         if result.is_ok() && self.commit_log.begun().is_some() {
-            // All that was written by then is there. A clock says itself how late it is.
-            let given = self.given_time.as_ref().map(|_| self.clock.now());
-            let given = given.unwrap_or_default();
+            // It is no mark: nothing relies on it, and the mark is the same in every database of one history.
+            let given = self.given_time.as_ref();
+            let time = given.map(|_| Change::ClosedAt(self.clock.now()));
+            let changes: Vec<_> = time.into_iter().collect();
             // Records the log's end, so that an open notices if it was lost. If this fails, the log is closed all the
             // same.
-            let _ = self
-                .commit_log
-                .all_before(&commit)
-                .and_then(|basis| self.edit(&mut self.catalog.edit(), basis, vec![], given));
+            let _ = self.commit_log.all_before(&commit).and_then(|basis| {
+                self.edit(&mut self.catalog.edit(), basis, changes, Timestamp(0))
+            });
         }
         drop(commit);
         self.catalog.close();

@@ -421,7 +421,7 @@ pub(in crate::engine) fn clock_of(
 ) -> Result<SettledClock> {
     let (clock, mark) = (options.clock.clone(), catalogue.time_high_water);
     match catalogue.given_time {
-        Some(_) => Ok(SettledClock::given(clock, mark)),
+        Some(_) => Ok(SettledClock::given(clock, mark.max(catalogue.closed_at))),
         None => SettledClock::start(clock, options.max_clock_skew, mark, options.clock_behind),
     }
 }
