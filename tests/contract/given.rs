@@ -341,9 +341,13 @@ fn what_a_power_cut_takes_is_repeated_with_the_same_answers() {
                 1 => db.compact().unwrap(),
                 2 => drop(db.step().unwrap()),
                 3 => db.sync().unwrap(),
-                4 => NAMES.iter().for_each(|name| {
-                    shown(&db.container(name).unwrap(), &[ExpiryCursor::start()]);
-                }),
+                // Only of those that are there: another would be made.
+                4 => NAMES
+                    .iter()
+                    .filter(|name| db.snapshot().container(name).is_ok())
+                    .for_each(|name| {
+                        shown(&db.container(name).unwrap(), &[ExpiryCursor::start()]);
+                    }),
                 _ => {}
             }
         }
