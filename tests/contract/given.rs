@@ -398,6 +398,11 @@ fn cut_after(about: &str, late: impl Fn(&Database, &Container)) {
 fn what_a_power_cut_leaves_is_of_the_time_of_its_last_write() {
     cut_after("a refused write", |db, c| {
         assert!(!c.create("kept", "3", Ttl::Never).unwrap());
+        // Refused when it has its stamp.
+        let expires = ContainerOptions::new()
+            .max_live_bytes(100)
+            .when_full(WhenFull::ExpireSoonest);
+        assert!(db.container_with("d", expires).is_err());
         db.flush().unwrap();
     });
     cut_after("a reader of ends", |db, c| {
