@@ -818,6 +818,11 @@ fn what_was_logged_again_and_is_not_synced_lets_go_of_no_log() {
     b.put("k", "v").unwrap();
     // More than this segment has left: the next one begins.
     y.put("k", vec![1; 70_000]).unwrap();
+    // So much that a flush does not move it out of its way.
+    for name in ["v", "w", "x"] {
+        let other = db.container(name).unwrap();
+        other.put("k", vec![1; 60_000]).unwrap();
+    }
     db.sync().unwrap();
     // The first segment holds something that nobody needs, and something that is needed.
     db.drop_container("z").unwrap();
@@ -835,7 +840,7 @@ fn what_was_logged_again_and_is_not_synced_lets_go_of_no_log() {
     });
     let flush = Arc::new(Mutex::new(None));
     // After two looks at what is in memory: when it has been seen which segments are to go.
-    clock.after(2, {
+    clock.after(5, {
         let (db, flush) = (db.clone(), flush.clone());
         move |_| {
             a.put("k", vec![1; 1_100_000]).unwrap();
