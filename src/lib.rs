@@ -148,6 +148,7 @@ pub mod internals;
 mod models;
 
 pub use api::arguments::KeyBounds;
+pub use api::at_rest::{Upgraded, repair, verify};
 pub use api::batch::Batch;
 pub use api::changes::Changes;
 pub use api::container::Container;
@@ -155,14 +156,11 @@ pub use api::cursor::{Chunk, ChunkIter, Cursor};
 pub use api::database::Database;
 pub use api::due::{DueBucket, DueItems};
 pub use api::expirations::{Expiration, ExpirationCause, Expirations, ExpiryCursor};
-pub use api::inspect::{Upgraded, repair, verify};
 pub use api::iter::{Iter, Keys};
 pub use api::layout::{RunInfo, TableInfo};
-pub use api::ledger::Ledger;
 pub use api::retention::Preview;
 pub use api::snapshot::{Snapshot, View};
 pub use api::transaction::Transaction;
-pub use api::transaction_iter::TransactionIter;
 pub use api::writing::Update;
 pub use base::counters::{ContainerStats, Damage, ReclaimLag, Stats};
 pub use base::disk_usage::{DiskHolder, DiskKind, DiskRow, DiskUsage};
@@ -173,13 +171,14 @@ pub use base::listener::{
 pub use base::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
 pub use base::{AtOnce, Compression, DefaultTtl, Error, Quota, Reads, Result, Ttl, WhenFull};
 pub use bytes::Bytes;
+pub use catalog::Ledger;
 pub use data::change::{Change, ExpiryRule};
 pub use data::explanation::{Explanation, Fate, StoredIn, StoredVersion};
 pub use data::item::{Item, Value};
 pub use data::version::Version;
 pub use data::write::{Expect, OnMiss, Outcome, Updated, Written};
 pub use engine::options::{ContainerOptions, Durability, Options, Stall};
-pub use engine::{Loss, RepairReport, VerifyReport};
+pub use engine::{Loss, RepairReport, TransactionIter, VerifyReport};
 pub use env::{Clock, ClockBehind, ManualClock, SystemClock};
 #[cfg(feature = "typed")]
 pub use typed::batch::TypedBatch;

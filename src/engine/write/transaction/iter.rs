@@ -15,12 +15,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::api::transaction_state::TransactionState;
 use crate::base::sync::Mutex;
 use crate::base::{Error, Result};
 use crate::data::batch::KeyRange;
 use crate::data::item::Item;
-use crate::engine::{ContainerState, Handle, Scan};
+use crate::engine::handle::Handle;
+use crate::engine::parts::state::ContainerState;
+use crate::engine::read::scan::Scan;
+use crate::engine::write::transaction::TransactionState;
 
 /// Items in the order of keys, from both ends, as a [`Transaction`](crate::Transaction) sees them.
 #[must_use = "items are read when they are asked for"]
