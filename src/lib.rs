@@ -122,6 +122,7 @@ Coming from [RocksDB](guide::from_rocksdb), [fjall](guide::from_fjall), [redb](g
 //
 // The head of each folder's mod.rs says what it may depend on.
 mod base;
+mod values;
 mod expiry;
 mod data;
 mod env;
@@ -162,14 +163,8 @@ pub use api::retention::Preview;
 pub use api::snapshot::{Snapshot, View};
 pub use api::transaction::Transaction;
 pub use api::writing::Update;
-pub use base::counters::{ContainerStats, Damage, ReclaimLag, Stats};
-pub use base::disk_usage::{DiskHolder, DiskKind, DiskRow, DiskUsage};
-pub use base::listener::{
-    BackgroundErrorEvent, CompactionEvent, EventListener, FlushEvent, ReclaimEvent, StallEvent,
-    SyncEvent,
-};
 pub use base::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
-pub use base::{AtOnce, Compression, DefaultTtl, Error, Quota, Reads, Result, Ttl, WhenFull};
+pub use base::{AtOnce, DefaultTtl, Error, Result, Ttl};
 pub use bytes::Bytes;
 pub use catalog::Ledger;
 pub use data::change::{Change, ExpiryRule};
@@ -196,6 +191,13 @@ pub use typed::read::{TypedIter, TypedKeys};
 pub use typed::value::{Json, TypedValue};
 #[cfg(feature = "typed")]
 pub use typed::view::TypedView;
+pub use values::disk_usage::{DiskHolder, DiskKind, DiskRow, DiskUsage};
+pub use values::listener::{
+    BackgroundErrorEvent, CompactionEvent, EventListener, FlushEvent, ReclaimEvent, StallEvent,
+    SyncEvent,
+};
+pub use values::stats::{ContainerStats, Damage, ReclaimLag, Stats};
+pub use values::{Compression, Quota, Reads, WhenFull};
 
 // The examples of the README are tested like those of the documentation.
 #[cfg(doctest)]

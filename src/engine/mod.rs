@@ -25,6 +25,7 @@
 //! | `DamagedTables` | damaged tables that scrubbing found | damage.rs |
 //! | `SyncWaiters` | callers who wait for a sync of the log | sync_waiters.rs |
 //! | `Events` | events for the listener | events.rs |
+//! | `Counters` | what is counted since the open | counters.rs |
 //! | `Follower` | how far another process's database was read | follower.rs |
 //!
 //! [`Engine`] holds the parts; the other folders are its operations.
@@ -83,8 +84,8 @@ mod open;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::base::counters::Counters;
 use crate::base::sync::Mutex;
+use crate::engine::parts::counters::Counters;
 use crate::env::{Fs, Lock, SettledClock};
 use crate::mem::Pool;
 use crate::table::BlockCache;

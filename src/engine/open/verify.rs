@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::{ContainerId, Error, Reads, Result, Seq, file_name};
+use crate::base::{ContainerId, Error, Result, Seq, file_name};
 use crate::catalog::{
     CurrentManifest, LoadedManifest, Pins, TableFile, TableRecord, TableSpace, expect_own,
     find_current, later_table,
@@ -13,6 +13,7 @@ use crate::data::relogged::relogged;
 use crate::engine::jobs::scrub::VerifyReport;
 use crate::env::{Fs, LockKind};
 use crate::table::BlockCache;
+use crate::values::Reads;
 use crate::wal::{FrameKind, Replayed, salvage};
 
 /// See [`crate::verify`]; in any file system.

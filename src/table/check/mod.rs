@@ -1,0 +1,4 @@
+//! Reading all of a table to check it, or to save what is sound.
+
+pub mod verify;
+pub mod salvage;
