@@ -31,7 +31,8 @@ mod read;
 mod walk;
 mod check;
 
-pub use check::salvage::{Gap, Salvage, behind, is_damage};
+pub use check::gap::{Gap, behind};
+pub use check::salvage::{Salvage, is_damage};
 pub use encode::block::{Layout, Trailer};
 pub use encode::builder::{FinishedTable, TableBuilder, TableOptions};
 pub use encode::filter::{Probe, build as build_filter, may_contain};

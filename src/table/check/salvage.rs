@@ -34,6 +34,7 @@ use crate::base::record::{RecordRef, order};
 use crate::base::{Error, Result, Seq};
 use crate::data::batch::KeyRange;
 use crate::expiry::Census;
+use crate::table::check::gap::{Gap, behind};
 use crate::table::encode::block::{Layout, TRAILER_LEN, Trailer};
 use crate::table::encode::builder::TableBuilder;
 use crate::table::encode::codec::Codec;
@@ -46,34 +47,6 @@ use crate::table::read::stored::{Expected, open_stored, read_statistics};
 
 /// How often a byte is examined, on average, before the search for blocks after large values or damage is given up.
 const LOOKS: u64 = 64;
-
-/// Keys that may be lost.
-#[derive(Clone)]
-pub struct Gap {
-    /// The damage.
-    pub fault: Error,
-    /// The first key; `None`: from the table's first key on, which is unknown.
-    pub from: Option<Vec<u8>>,
-    /// The first key after the gap; `None`: to the table's last key, which is unknown.
-    pub to: Option<Vec<u8>>,
-    /// The highest sequence number that a record there may have had; `None`: unknown.
-    pub seq: Option<Seq>,
-    /// The most records that were there; `None`: unknown.
-    pub records: Option<u64>,
-}
-
-impl Gap {
-    /// The gap of one lost large value, with its record.
-    fn of_value(fault: Error, key: &[u8], seq: Seq) -> Gap {
-        Gap {
-            fault,
-            from: Some(key.to_vec()),
-            to: Some(behind(key)),
-            seq: Some(seq),
-            records: Some(1),
-        }
-    }
-}
 
 /// A damaged table that is partly sound.
 pub struct Salvage {
@@ -107,11 +80,6 @@ struct Row {
     first: Box<[u8]>,
     last: Box<[u8]>,
     census: Census,
-}
-
-/// The smallest key after this one.
-pub fn behind(key: &[u8]) -> Vec<u8> {
-    [key, &[0]].concat()
 }
 
 /// Whether bytes are missing, or not as they were written.

@@ -10,6 +10,7 @@
 //! A seek (data/cursor.rs has the protocol) reads the row of its block in the index, the block's end, and some of its
 //! keys: one step for each, which the step before has prefetched.
 
+mod side;
 mod dead_spans;
 mod lending;
 
@@ -33,6 +34,8 @@ use crate::table::encode::search::{Search, Share};
 use crate::table::read::read_ahead::ReadAhead;
 use crate::table::read::reader::{Keep, Table};
 use crate::table::walk::uniform_block::Alike;
+
+use side::Side;
 
 impl Table {
     /// A cursor on the table, at first past its end.
@@ -400,24 +403,6 @@ impl TableCursor {
                 Some(last) => self.arrive_at(last, Side::Back),
                 None => self.step_to(number.checked_sub(1), Side::Back, view),
             }
-        }
-    }
-}
-
-/// The side from which a block is entered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    Front,
-    Back,
-}
-
-impl Side {
-    /// The entry this many steps after entry `at`; an index that no entry has if there is none.
-    #[inline(always)]
-    fn ahead(self, at: usize, steps: usize) -> usize {
-        match self {
-            Side::Front => at + steps,
-            Side::Back => at.wrapping_sub(steps),
         }
     }
 }

@@ -3,7 +3,8 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use super::{Side, State, TableCursor};
+use super::side::Side;
+use super::{State, TableCursor};
 use crate::base::{Result, Seq};
 use crate::data::cursor::{DeadSpan, Seek};
 use crate::expiry::ExpiryView;
