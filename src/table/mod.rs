@@ -36,7 +36,7 @@ pub use check::salvage::{Salvage, is_damage};
 pub use encode::block::{Layout, Trailer};
 pub use encode::builder::{FinishedTable, TableBuilder, TableOptions};
 pub use encode::filter::{Probe, build as build_filter, may_contain};
-pub use encode::format::{Footer, Source, TableMeta};
+pub use encode::format::{Footer, TableMeta};
 pub use encode::index::Index;
 #[cfg(any(test, feature = "unstable-internals"))]
 pub use encode::search::Share;
@@ -45,6 +45,7 @@ pub use read::cache::BlockCache;
 pub use read::get::TableHit;
 pub use read::lookup::Lookup;
 pub use read::reader::Table;
+pub use read::source::Source;
 pub use read::stored::{Expected, highest_seq};
 pub use walk::run::RunCursor;
 pub use walk::run_reader::RunReader;

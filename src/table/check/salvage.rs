@@ -38,11 +38,10 @@ use crate::table::check::gap::{Gap, behind};
 use crate::table::encode::block::{Layout, TRAILER_LEN, Trailer};
 use crate::table::encode::builder::TableBuilder;
 use crate::table::encode::codec::Codec;
-use crate::table::encode::format::{
-    Access, FILTER_ALIGN, Footer, Source, Stored, checksum, hasher,
-};
+use crate::table::encode::format::{FILTER_ALIGN, Footer, checksum, hasher};
 use crate::table::encode::index::{Index, Sealed};
 use crate::table::encode::statistics::Statistics;
+use crate::table::read::source::{Access, Source, Stored};
 use crate::table::read::stored::{Expected, open_stored, read_statistics};
 
 /// How often a byte is examined, on average, before the search for blocks after large values or damage is given up.

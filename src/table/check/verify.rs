@@ -13,9 +13,10 @@ use crate::base::{Error, Result, Seq};
 use crate::expiry::Census;
 use crate::table::encode::block::{Block, Extent, Layout};
 use crate::table::encode::filter;
-use crate::table::encode::format::{Access, FILTER_ALIGN, Footer};
+use crate::table::encode::format::{FILTER_ALIGN, Footer};
 use crate::table::encode::statistics::Collector;
 use crate::table::read::reader::Table;
+use crate::table::read::source::Access;
 
 /// The result for a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The bytes of a table's parts: how they are written, decoded and searched. This folder opens no files.
+//! The bytes of a table's parts: how they are written, decoded and searched. Nothing here reads a file.
 
 pub mod zstd_frame;
 pub mod codec;

@@ -11,10 +11,10 @@ use crate::base::{Error, Patience, Result, Seq, Wait};
 use crate::data::cursor::Seek;
 use crate::env::memory_is_short;
 use crate::table::encode::block::{Extent, Layout};
-use crate::table::encode::format::Access;
 use crate::table::encode::page::Page;
 use crate::table::read::reader::Table;
 use crate::table::read::ready::Residency;
+use crate::table::read::source::Access;
 
 /// The aim of a get: the key's hash, the key, and the highest sequence number that it may see.
 pub(in crate::table) type Wanted<'a> = (u64, &'a [u8], Seq);

@@ -26,12 +26,12 @@ use crate::base::{Error, Patience, Result, Seq, Wait};
 use crate::env::{is_resident, memory_is_short, will_need};
 use crate::table::encode::block::Layout;
 use crate::table::encode::filter;
-use crate::table::encode::format::Access;
 use crate::table::encode::search::Share;
 use crate::table::read::cache::CachedRecord;
 use crate::table::read::get::{FoundValue, TableHit, Wanted};
 use crate::table::read::reader::{Keep, Table};
 use crate::table::read::ready::Residency;
+use crate::table::read::source::Access;
 
 /// A get of a key that passed the table's filter.
 pub struct Lookup<'a> {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::table::encode::format::Access;
+use crate::table::read::source::Access;
 
 /// The state of the read-ahead: at first none, then some blocks at a time, and twice as many each time. After a long
 /// forward iteration the system reads ahead, in larger reads.

@@ -21,12 +21,13 @@ use crate::env::{memory_is_short, will_need};
 use crate::expiry::{Census, ExpiryHistogram, Settings};
 use crate::table::encode::block::{Extent, TRAILER_LEN, Trailer};
 use crate::table::encode::filter;
-use crate::table::encode::format::{Access, Footer, Source, Stored};
+use crate::table::encode::format::Footer;
 use crate::table::encode::index::{Index, Sealed};
 use crate::table::encode::page::Page;
 use crate::table::encode::statistics::{Sample, Statistics};
 use crate::table::read::cache::{BlockCache, TableCache};
 use crate::table::read::read_ahead::ReadAhead;
+use crate::table::read::source::{Access, Source, Stored};
 use crate::table::read::stored::{Expected, open_stored, read_statistics};
 
 /// An immutable sorted file.

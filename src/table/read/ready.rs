@@ -20,9 +20,9 @@ use crate::env::{is_resident, memory_was_known_short, memory_was_short};
 use crate::table::encode::block::Extent;
 use crate::table::encode::codec::Codec;
 use crate::table::encode::filter;
-use crate::table::encode::format::Access;
 use crate::table::encode::index::Index;
 use crate::table::read::reader::Table;
+use crate::table::read::source::Access;
 
 /// Whether mapped bytes are taken to be in memory.
 #[derive(Clone, Copy, PartialEq, Eq)]

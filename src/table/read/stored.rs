@@ -9,8 +9,9 @@ use crate::base::coding::{ByteReader, Malformed};
 use crate::base::{ContainerId, Error, Result, Seq, TableId};
 use crate::table::encode::block::{Extent, TRAILER_LEN, Trailer};
 use crate::table::encode::filter;
-use crate::table::encode::format::{Access, FOOTER_LEN, Footer, Source, Stored};
+use crate::table::encode::format::{FOOTER_LEN, Footer};
 use crate::table::encode::statistics::Statistics;
+use crate::table::read::source::{Access, Source, Stored};
 
 /// The manifest's row of a table: a file that differs is not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
