@@ -190,7 +190,7 @@ pub enum Op<'a> {
     Create {
         /// The container.
         container: ContainerId,
-        /// A [`NewContainer`], encoded.
+        /// A `NewContainer`, encoded.
         new: &'a [u8],
     },
     /// Drops the container with everything in it.
