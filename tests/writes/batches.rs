@@ -791,7 +791,7 @@ fn many_changes_wait_for_no_other_edit() {
     let edits = || f.db.edits().unwrap();
     let before = edits().len();
     for n in 0..600 {
-        drop(f.db.container(&format!("n{n}")).unwrap());
+        drop(f.db.container(format!("n{n}")).unwrap());
     }
     assert_eq!(edits().len(), before + 2);
     // Of one container the last settings are said, whatever came between.
