@@ -1,7 +1,6 @@
 //! Internals for tests and fuzz targets of the engine, with the feature `unstable-internals`; not part of the public API, and
 //! free to change.
 
-pub use crate::api::inspect::verify_in;
 pub use crate::base::Wait;
 pub use crate::base::coding::{ByteReader, Malformed, put_frame, put_varint, read_frame};
 pub use crate::base::hash::hash_key;
@@ -11,7 +10,7 @@ pub use crate::catalog::{Catalogue, parse as parse_manifest};
 pub use crate::data::batch::{Op, Ops, WriteTtl};
 pub use crate::data::cursor::{Cursor, Position, Seek};
 pub use crate::data::relogged::{Relogged, relogged};
-pub use crate::engine::repair as repair_with;
+pub use crate::engine::{repair as repair_with, verify_in};
 pub use crate::env::{
     Call, Dir, Disk, FailedSync, Fault, FaultPlan, File, Fs, Lock, LockKind, ReadAt, Ring, Room,
     Sim, Survivors, pretend_memory_is_short,

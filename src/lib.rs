@@ -122,6 +122,7 @@ Coming from [RocksDB](guide::from_rocksdb), [fjall](guide::from_fjall), [redb](g
 //
 // The head of each folder's mod.rs says what it may depend on.
 mod base;
+mod values;
 mod expiry;
 mod data;
 mod env;
@@ -148,6 +149,7 @@ pub mod internals;
 mod models;
 
 pub use api::arguments::KeyBounds;
+pub use api::at_rest::{Upgraded, repair, verify};
 pub use api::batch::Batch;
 pub use api::changes::Changes;
 pub use api::container::Container;
@@ -155,31 +157,23 @@ pub use api::cursor::{Chunk, ChunkIter, Cursor};
 pub use api::database::Database;
 pub use api::due::{DueBucket, DueItems};
 pub use api::expirations::{Expiration, ExpirationCause, Expirations, ExpiryCursor};
-pub use api::inspect::{Upgraded, repair, verify};
 pub use api::iter::{Iter, Keys};
 pub use api::layout::{RunInfo, TableInfo};
-pub use api::ledger::Ledger;
 pub use api::retention::Preview;
 pub use api::snapshot::{Snapshot, View};
 pub use api::transaction::Transaction;
-pub use api::transaction_iter::TransactionIter;
 pub use api::writing::Update;
-pub use base::counters::{ContainerStats, Damage, ReclaimLag, Stats};
-pub use base::disk_usage::{DiskHolder, DiskKind, DiskRow, DiskUsage};
-pub use base::listener::{
-    BackgroundErrorEvent, CompactionEvent, EventListener, FlushEvent, ReclaimEvent, StallEvent,
-    SyncEvent,
-};
 pub use base::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
-pub use base::{AtOnce, Compression, DefaultTtl, Error, Quota, Reads, Result, Ttl, WhenFull};
+pub use base::{AtOnce, DefaultTtl, Error, Result, Ttl};
 pub use bytes::Bytes;
+pub use catalog::Ledger;
 pub use data::change::{Change, ExpiryRule};
 pub use data::explanation::{Explanation, Fate, StoredIn, StoredVersion};
 pub use data::item::{Item, Value};
 pub use data::version::Version;
 pub use data::write::{Expect, OnMiss, Outcome, Updated, Written};
 pub use engine::options::{ContainerOptions, Durability, Options, Stall};
-pub use engine::{Loss, RepairReport, VerifyReport};
+pub use engine::{Loss, RepairReport, TransactionIter, VerifyReport};
 pub use env::{Clock, ClockBehind, ManualClock, SystemClock};
 #[cfg(feature = "typed")]
 pub use typed::batch::TypedBatch;
@@ -197,6 +191,13 @@ pub use typed::read::{TypedIter, TypedKeys};
 pub use typed::value::{Json, TypedValue};
 #[cfg(feature = "typed")]
 pub use typed::view::TypedView;
+pub use values::disk_usage::{DiskHolder, DiskKind, DiskRow, DiskUsage};
+pub use values::listener::{
+    BackgroundErrorEvent, CompactionEvent, EventListener, FlushEvent, ReclaimEvent, StallEvent,
+    SyncEvent,
+};
+pub use values::stats::{ContainerStats, Damage, ReclaimLag, Stats};
+pub use values::{Compression, Quota, Reads, WhenFull};
 
 // The examples of the README are tested like those of the documentation.
 #[cfg(doctest)]

@@ -9,12 +9,12 @@ use crate::api::cursor::Cursor;
 use crate::api::iter::{Iter, Keys};
 use crate::api::read::{Reading, reading_methods};
 use crate::api::writing::{Update, Waiting, Writing};
-use crate::base::counters::ContainerStats;
 use crate::base::{AtOnce, DefaultTtl, Result, Ttl};
 use crate::data::item::{Item, Value};
 use crate::data::write::Updated;
 use crate::engine::{ContainerState, Handle};
 use crate::expiry::{DefaultMillis, SettingsChange};
+use crate::values::stats::ContainerStats;
 
 /// A named, ordered set of items with its own expiry settings. Cheap to clone; clones are the same container.
 ///

@@ -23,7 +23,7 @@ use crate::base::{Result, Wait};
 use crate::data::batch::KeyRange;
 #[cfg(feature = "tokio")]
 use crate::data::item::Item;
-use crate::data::lent::{Lent, LentIter};
+use crate::data::lend::lent::{Lent, LentIter};
 use crate::engine::{ContainerState, Handle, ReadPoint, Scan, SnapshotPin};
 
 #[derive(Clone, Copy, PartialEq, Eq)]

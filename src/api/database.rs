@@ -9,11 +9,11 @@ use crate::api::batch::Batch;
 use crate::api::container::Container;
 use crate::api::snapshot::Snapshot;
 use crate::api::transaction::Transaction;
-use crate::base::counters::Stats;
 use crate::base::{AtOnce, Result, Timestamp, Wait};
 use crate::data::write::Written;
 use crate::engine::options::{ContainerOptions, Options};
 use crate::engine::{Engine, Handle, VerifyReport};
+use crate::values::stats::Stats;
 
 /// An open database. Cheap to clone. Its clones, and the containers, snapshots and iterators made from it, keep it
 /// open; it is closed when the last of all these is dropped, or by [`Database::close`].

@@ -2,7 +2,7 @@
 
 use crate::api::database::Database;
 use crate::base::Result;
-use crate::base::disk_usage::DiskUsage;
+use crate::values::disk_usage::DiskUsage;
 
 impl Database {
     /// The use of the database's folder, in rows that add up to the figure of `du`; see [`DiskUsage`]. Reads the folder

@@ -12,8 +12,6 @@ pub mod due;
 pub mod expirations;
 pub mod snapshot;
 pub mod batch;
-pub mod transaction_state;
-pub mod transaction_iter;
 pub mod transaction;
 pub mod database;
 pub mod disk_usage;
@@ -22,5 +20,4 @@ pub mod changes;
 pub mod bulk;
 #[cfg(feature = "metrics")]
 pub mod metrics;
-pub mod ledger;
-pub mod inspect;
+pub mod at_rest;

@@ -4,9 +4,10 @@ use std::time::SystemTime;
 
 use crate::api::arguments::check_key;
 use crate::api::container::Container;
-use crate::base::{DefaultTtl, Quota, Result, Timestamp};
+use crate::base::{DefaultTtl, Result, Timestamp};
 use crate::data::explanation::Explanation;
 use crate::expiry::{DefaultMillis, Expire, SettingsChange, Tally};
+use crate::values::Quota;
 
 /// The effect that a change of a container's retention would have: live items that would be gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -24,17 +24,15 @@ use crate::api::arguments::{
     KeyBounds, all_keys, check_item, check_key, checked_range, key_range, prefix_range,
 };
 use crate::api::container::Container;
-use crate::api::transaction_iter::TransactionIter;
-use crate::api::transaction_state::TransactionState;
 use crate::api::writing::write_ttl;
 use crate::base::sync::Mutex;
 use crate::base::{Error, Result, Ttl};
-use crate::data::batch::{KeyRange, WriteTtl};
+use crate::data::batch::KeyRange;
 use crate::data::item::{Item, Value};
 use crate::data::own_writes::OwnPut;
 use crate::data::write::Written;
 use crate::engine::options::Durability;
-use crate::engine::{Handle, Writes};
+use crate::engine::{Handle, TransactionIter, TransactionState};
 use crate::env::sleep;
 
 /// How often a transaction is tried. With the rests in between, the last fails after some 300 ms.
@@ -123,7 +121,7 @@ impl Transaction {
         loop {
             let transaction = Transaction::begin(engine);
             let answer = body(&transaction);
-            let is_in_conflict = transaction.state.lock().read_set.is_in_conflict();
+            let is_in_conflict = transaction.state.lock().is_in_conflict();
             let failed = match answer {
                 Err(error) if !is_in_conflict => return Err(error),
                 Err(error) => error,
@@ -300,18 +298,10 @@ impl Transaction {
         check_item(key, value)?;
         self.check(container)?;
         let ttl = write_ttl(ttl)?;
-        let (engine, state) = (&self.engine, container.state());
-        let mut own = self.state.lock();
-        own.read_set.check(engine, state)?;
-        if let Some(is_there) = is_there
-            && own.item(engine, state, key)?.0.is_some() != is_there
-        {
-            return Ok(false);
-        }
-        let ttl = own.ttl_over(engine, state, key, ttl)?;
         let value = Bytes::copy_from_slice(value);
-        own.own_mut(state).put(key, OwnPut { ttl, value });
-        Ok(true)
+        let (put, state) = (OwnPut { ttl, value }, container.state());
+        let mut own = self.state.lock();
+        own.put(&self.engine, state, key, put, is_there)
     }
 
     /// Restarts the countdown of a live item; keeps value and ttl. False: there is none.
@@ -319,19 +309,8 @@ impl Transaction {
         let key = key.as_ref();
         check_key(key)?;
         self.check(container)?;
-        let (engine, state) = (&self.engine, container.state());
         let mut own = self.state.lock();
-        let (Some(item), ttl) = own.item(engine, state, key)? else {
-            return Ok(false);
-        };
-        let ttl = match ttl {
-            Some(WriteTtl::Kept { ttl, .. }) => ttl.into(),
-            Some(ttl) => ttl,
-            None => item.stored_ttl().into(),
-        };
-        let value = item.into_value().into_bytes();
-        own.own_mut(state).put(key, OwnPut { ttl, value });
-        Ok(true)
+        own.touch(&self.engine, container.state(), key)
     }
 
     /// Deletes an item, blindly: it is no error when there is none, and nothing is read.
@@ -340,9 +319,7 @@ impl Transaction {
         check_key(key)?;
         self.check(container)?;
         let mut own = self.state.lock();
-        own.read_set.check(&self.engine, container.state())?;
-        own.own_mut(container.state()).delete(key);
-        Ok(())
+        own.delete(&self.engine, container.state(), key)
     }
 
     /// Deletes every item whose key lies in the range, also those that others write there before the commit; see
@@ -351,24 +328,20 @@ impl Transaction {
         let range = checked_range(range)?;
         self.check(container)?;
         let mut own = self.state.lock();
-        own.read_set.check(&self.engine, container.state())?;
-        if !range.is_empty() {
-            own.own_mut(container.state()).delete_range(range);
-        }
-        Ok(())
+        own.delete_range(&self.engine, container.state(), range)
     }
 
     /// The time by which the transaction judges its reads: that of its beginning, to the millisecond. Its writes have
     /// the time of its commit.
     #[must_use]
     pub fn now(&self) -> SystemTime {
-        self.state.lock().read_set.now().to_system_time()
+        self.state.lock().now().to_system_time()
     }
 
     /// For this transaction alone what [`Options::durability`](crate::Options::durability) says for all, as
     /// [`Batch::durability`](crate::Batch::durability) does for a batch.
     pub fn durability(&self, durability: Durability) {
-        self.state.lock().durability = Some(durability);
+        self.state.lock().set_durability(durability);
     }
 
     /// Writes all of it, at one moment, if all that was read is as it was; or nothing. To drop a transaction instead is to
@@ -381,20 +354,6 @@ impl Transaction {
     /// [`Error::Conflict`] with a container and a key that is not as it was; otherwise the errors of a batch. After
     /// each nothing was written.
     pub fn commit(self) -> Result<Written> {
-        let TransactionState {
-            mut read_set,
-            own,
-            durability,
-        } = self.state.into_inner();
-        let mut writes = Writes::default();
-        if let Some(durability) = durability {
-            writes.set_durability(durability);
-        }
-        for (state, own) in &own {
-            for op in own.ops(state.id()) {
-                writes.push(&self.engine, state, op)?;
-            }
-        }
-        self.engine.commit_transaction(&mut read_set, &writes)
+        self.state.into_inner().commit(&self.engine)
     }
 }

@@ -82,7 +82,7 @@ pub fn counting_ttl(ttl: Ttl) -> Result<WriteTtl> {
 pub struct Writing<'a, W> {
     /// Of its database.
     pub engine: &'a Handle,
-    /// Which.
+    /// The container.
     pub state: &'a Arc<ContainerState>,
     /// How.
     pub way: W,

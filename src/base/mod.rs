@@ -8,18 +8,14 @@ pub mod ttl;
 pub mod file_name;
 pub mod sync;
 pub mod error;
-pub mod choices;
 pub mod patience;
 pub mod coding;
 pub mod hash;
 pub mod prefetch;
 pub mod counters;
-pub mod listener;
-pub mod disk_usage;
 pub mod record;
 pub mod spans;
 
-pub use choices::{Compression, Quota, Reads, WhenFull};
 pub use error::{Error, Result};
 pub use ids::{ContainerId, HIGHEST_NUMBER, Seq, TableId};
 #[cfg(feature = "tokio")]

@@ -12,10 +12,11 @@ use std::mem::take;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Compression, ContainerId, HIGHEST_NUMBER, Quota, Seq, TableId, Timestamp};
+use crate::base::{ContainerId, HIGHEST_NUMBER, Seq, TableId, Timestamp};
 use crate::catalog::branch::{Branch, StatePosition};
 use crate::data::range_delete::RangeDelete;
 use crate::expiry::{DefaultMillis, Settings};
+use crate::values::{Compression, Quota};
 use crate::wal::{LogStart, Position, SyncedNote};
 
 mod logged;

@@ -17,13 +17,14 @@ mod run;
 mod version;
 mod manifest;
 mod current;
+mod ledger;
 
-pub use branch::{Branch, StatePosition};
 pub use current::{
     CurrentManifest, LoadedManifest, expect_no_others, find_current, manifest_stamp,
 };
 pub use edit::{Catalogue, Change, ContainerRecord, Edit, Logged, RunId, RunRecord, TableRecord};
 pub use facts::{Facts, RunFacts, TableFacts};
+pub use ledger::{Ledger, Telling};
 pub use manifest::{
     Manifest, begin, copy_path, edit_texts, expect_own, is_current, parse, version_of, write_both,
 };

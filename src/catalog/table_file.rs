@@ -16,11 +16,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use bytes::Bytes;
 
 use crate::base::sync::Mutex;
-use crate::base::{ContainerId, Error, Reads, Result, Seq, TableId, Timestamp, file_name};
+use crate::base::{ContainerId, Error, Result, Seq, TableId, Timestamp, file_name};
 use crate::catalog::edit::TableRecord;
 use crate::catalog::facts::TableFacts;
 use crate::env::{Fs, ReadAt};
 use crate::table::{BlockCache, Expected, Source, Table, highest_seq};
+use crate::values::Reads;
 
 /// The tables that no catalogue names any more and whose bytes are still held. Its lock is taken inside any other, for
 /// a value may be dropped anywhere, and none is taken inside it.

@@ -29,10 +29,11 @@
 use crate::base::coding::{ByteReader, Front, Malformed, put_prefixed, put_varint};
 use crate::base::hash::hash_key;
 use crate::base::record::{Header, Kind};
-use crate::base::{ContainerId, ItemTtl, MAX_TTL_MILLIS, Quota, Seq, Timestamp};
+use crate::base::{ContainerId, ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 use crate::data::new_container::{NewContainer, name, put_quota, quota};
 use crate::data::relogged::{Relogged, bound, container, key, value};
 use crate::expiry::{DefaultMillis, Expire, SettingsChange, stored_ttl_until};
+use crate::values::Quota;
 
 /// The ttl of a write, before its stamp is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -182,14 +183,14 @@ pub enum Op<'a> {
     Expire {
         /// The container.
         container: ContainerId,
-        /// Which.
+        /// Those that it ends.
         what: Expire,
     },
     /// Makes the container.
     Create {
         /// The container.
         container: ContainerId,
-        /// A [`NewContainer`], encoded.
+        /// A `NewContainer`, encoded.
         new: &'a [u8],
     },
     /// Drops the container with everything in it.

@@ -31,18 +31,18 @@
 //! | merge.rs | calls `start_seek` for all cursors, then `poll_seek` for those that are not there; resolves dead spans |
 //! | view.rs | decides which record of a key a reader sees; knows nothing of steps |
 //! | mem/cursor.rs | is there at once; a dead span is a row of dead records in a leaf |
-//! | table/cursor.rs | the three steps; a dead span is a page of the index, some rows of it, or one block |
-//! | table/run.rs | finds the table, passes the steps on to its cursor, goes on to the next table; a dead span is a table |
-//! | table/run_reader.rs | for jobs, which read everything: is there at once, on the first record; has no dead spans |
+//! | table/walk/cursor.rs | the three steps; a dead span is a page of the index, some rows of it, or one block |
+//! | table/walk/run.rs | finds the table, passes the steps on to its cursor, goes on to the next table; a dead span is a table |
+//! | table/walk/run_reader.rs | for jobs, which read everything: is there at once, on the first record; has no dead spans |
 
 use bytes::Bytes;
 
 use crate::base::record::RecordRef;
 use crate::base::{Result, Seq};
-use crate::data::block_slice::BlockSlice;
 use crate::data::item::Pair;
-use crate::data::lent::{Ask, Lent};
-use crate::data::uniform_block::UniformBlock;
+use crate::data::lend::block_slice::BlockSlice;
+use crate::data::lend::lent::{Ask, Lent};
+use crate::data::lend::uniform_block::UniformBlock;
 use crate::expiry::ExpiryView;
 
 /// A target of a seek. The first three are for forward iteration, the last three for backward iteration.

@@ -7,10 +7,10 @@ use crate::base::record::{RecordRef, key_prefix};
 use crate::base::{Error, Result, Seq};
 use crate::data::bare_ranges::Passing;
 use crate::data::batch::KeyRange;
-use crate::data::block_slice::BlockSlice;
 use crate::data::cursor::{Cursor, DeadSpan, KeyPosition, Position, Seek};
-use crate::data::lend::{Left, MOST_BLOCKS, UniformMerge};
-use crate::data::lent::{Ask, LendOutcome, Lent};
+use crate::data::lend::block_slice::BlockSlice;
+use crate::data::lend::lent::{Ask, LendOutcome, Lent};
+use crate::data::lend::uniform_merge::{Left, MOST_BLOCKS, UniformMerge};
 use crate::data::range_tombstones::RangeTombstones;
 use crate::expiry::ExpiryView;
 

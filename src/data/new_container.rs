@@ -7,8 +7,8 @@
 //! ```
 
 use crate::base::coding::{ByteReader, Malformed, put_prefixed, put_varint};
-use crate::base::{Compression, Quota, WhenFull};
 use crate::expiry::DefaultMillis;
+use crate::values::{Compression, Quota, WhenFull};
 
 /// The longest name, in bytes.
 pub const MAX_NAME_LEN: usize = 255;

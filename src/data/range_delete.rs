@@ -26,7 +26,7 @@ pub struct RangeDelete {
     pub seq: Seq,
 }
 
-/// Which of these range deletes, lowest sequence number first, are needed: those that are, for some key, the newest
+/// Whether each of these range deletes, lowest sequence number first, is needed: those are that are, for some key, the newest
 /// that some reader sees. Readers have the sequence numbers of the open `snapshots`, ascending, or a higher one than
 /// any.
 pub fn discernible(ranges: &[&RangeDelete], snapshots: &[Seq]) -> Vec<bool> {

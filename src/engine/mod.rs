@@ -25,6 +25,7 @@
 //! | `DamagedTables` | damaged tables that scrubbing found | damage.rs |
 //! | `SyncWaiters` | callers who wait for a sync of the log | sync_waiters.rs |
 //! | `Events` | events for the listener | events.rs |
+//! | `Counters` | what is counted since the open | counters.rs |
 //! | `Follower` | how far another process's database was read | follower.rs |
 //!
 //! [`Engine`] holds the parts; the other folders are its operations.
@@ -83,8 +84,8 @@ mod open;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::base::counters::Counters;
 use crate::base::sync::Mutex;
+use crate::engine::parts::counters::Counters;
 use crate::env::{Fs, Lock, SettledClock};
 use crate::mem::Pool;
 use crate::table::BlockCache;
@@ -111,7 +112,9 @@ pub use handle::Handle;
 pub use inspect::changes::ChangeReader;
 pub use inspect::feed::{Ended, Feed, FeedPosition};
 pub use jobs::scrub::VerifyReport;
+pub use open::at_rest;
 pub use open::repair::{Loss, RepairReport, repair};
+pub use open::verify::verify_in;
 pub use parts::snapshots::SnapshotPin;
 pub use parts::state::ContainerState;
 pub use read::point::ReadPoint;
@@ -119,7 +122,8 @@ pub use read::random::Drawn;
 pub use read::scan::Scan;
 pub use write::bulk::LoadedItem;
 pub use write::commit::Begun;
-pub use write::read_set::ReadSet;
+pub use write::transaction::TransactionState;
+pub use write::transaction::iter::TransactionIter;
 pub use write::update::UpdateAction;
 pub use write::writes::{Demand, Writes};
 

@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::listener::EventListener;
-use crate::base::{Compression, DefaultTtl, Error, Quota, Reads, Result, WhenFull, millis_up};
+use crate::base::{DefaultTtl, Error, Result, millis_up};
 use crate::env::{Clock, ClockBehind, DatabaseClock, Disk, Fs};
+use crate::values::listener::EventListener;
+use crate::values::{Compression, Quota, Reads, WhenFull};
 
 /// When a write counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

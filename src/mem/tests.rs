@@ -10,7 +10,7 @@ use super::*;
 use crate::base::record::Kind;
 use crate::base::{ItemTtl, Timestamp};
 use crate::data::cursor::{Cursor, Position, Seek};
-use crate::data::lent::CertainView;
+use crate::data::lend::lent::CertainView;
 use crate::data::range_tombstones::{Fragments, RangeTombstones};
 use crate::data::view::{Horizon, Walk};
 use crate::expiry::ExpiryCheck;

@@ -15,7 +15,7 @@
 //! footer      where the parts start, their crc32s, identity, table, container, version, crc32, magic     format.rs
 //! ```
 //!
-//! All integers are little-endian. Records are in order: key up, sequence number down.
+//! These files are in encode/. All integers are little-endian. Records are in order: key up, sequence number down.
 //!
 //! Invariants:
 //! * All versions of a key are in one block, which may grow beyond its target size for that. So a get reads one block,
@@ -26,54 +26,29 @@
 //!   that; a large value is read only on request, never by an iteration over keys.
 //! * Lengths are checked before they are used; wrong bytes that pass their checksum cause at worst an error.
 
-mod cache;
-mod zstd_frame;
-mod codec;
-mod filter;
-mod format;
-mod key_samples;
-mod statistics;
-// records, and which block has them
-mod header_packing;
-mod block;
-mod block_builder;
-mod uniform_block;
-mod search;
-mod page;
-mod index;
-// writing
-mod builder;
-// reading
-mod read_ahead;
-mod stored;
-mod reader;
-mod ready;
-mod get;
-mod lookup;
-// all of a table
-mod cursor;
-mod run;
-mod run_reader;
-mod random;
-mod verify;
-mod salvage;
+mod encode;
+mod read;
+mod walk;
+mod check;
 
-pub use block::{Layout, Trailer};
-pub use builder::{FinishedTable, TableBuilder, TableOptions};
-pub use cache::BlockCache;
-pub use filter::{Probe, build as build_filter, may_contain};
-pub use format::{Footer, Source, TableMeta};
-pub use get::TableHit;
-pub use index::Index;
-pub use lookup::Lookup;
-pub use reader::Table;
-pub use run::RunCursor;
-pub use run_reader::RunReader;
-pub use salvage::{Gap, Salvage, behind, is_damage};
+pub use check::gap::{Gap, behind};
+pub use check::salvage::{Salvage, is_damage};
+pub use encode::block::{Layout, Trailer};
+pub use encode::builder::{FinishedTable, TableBuilder, TableOptions};
+pub use encode::filter::{Probe, build as build_filter, may_contain};
+pub use encode::format::{Footer, TableMeta};
+pub use encode::index::Index;
 #[cfg(any(test, feature = "unstable-internals"))]
-pub use search::Share;
-pub use statistics::{Collector, Sampled, Statistics};
-pub use stored::{Expected, highest_seq};
+pub use encode::search::Share;
+pub use encode::statistics::{Collector, Sampled, Statistics};
+pub use read::cache::BlockCache;
+pub use read::get::TableHit;
+pub use read::lookup::Lookup;
+pub use read::reader::Table;
+pub use read::source::Source;
+pub use read::stored::{Expected, highest_seq};
+pub use walk::run::RunCursor;
+pub use walk::run_reader::RunReader;
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,6 @@ use crate::api::batch::Batch;
 use crate::api::database::Database;
 use crate::api::snapshot::{Snapshot, View};
 use crate::api::writing::WriteMode;
-use crate::base::counters::Stats;
 use crate::base::{Now, Result};
 use crate::data::item::{Item, Value};
 use crate::data::version::Version;
@@ -23,6 +22,7 @@ use crate::tokio::shared::{Shared, THREADS, WorkQueue};
 use crate::tokio::stream::{ItemStream, KeyStream};
 use crate::tokio::turns::AsyncChanges;
 use crate::tokio::write::Begin;
+use crate::values::stats::Stats;
 
 /// A [`Database`] for tasks. Cheap to clone. It and all that comes from it keep the database open; when the last of these
 /// is dropped, a thread closes it, for which nobody waits: an open that comes at once may meet

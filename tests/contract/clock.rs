@@ -218,7 +218,7 @@ fn one(moment: JumpAt, by: i64, behind: ClockBehind, seed: u64) -> u64 {
     history.steps
 }
 
-/// What is said to somebody who opens with the clock behind.
+/// The refusal of an open with the clock behind.
 fn refusal(world: &World) -> String {
     let options = world.setup.options(&world.sim, &world.clock);
     match options.open(testkit::world::path()) {
@@ -335,7 +335,7 @@ fn fickle(from: u64, to: u64, by: i64) -> Option<()> {
             let what = format!("{when}: item {n}, {by} ms at readings {from} to {to}");
             assert!(c.contains(format!("stay-{n}")).unwrap(), "{what}: purged");
         }
-        // What was stamped in the future expires later, and not sooner.
+        // Items that were stamped in the future expire later, and not sooner.
         for item in c.iter() {
             let ends = item.unwrap().expires_at().unwrap();
             assert!(millis(ends) > clock.wall(), "{when}: expired, and shown");

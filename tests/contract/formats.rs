@@ -72,7 +72,7 @@ fn items(c: &Container) -> Items {
     shown.collect()
 }
 
-/// What the program has written that filled them, as it is when it ended.
+/// The items that the program wrote that filled them, as they are when it ended.
 fn expected(format: u32, prefix: &str) -> Items {
     let mut items = vec![];
     for n in 0..60 {

@@ -83,7 +83,7 @@ fn an_update_sees_what_was_written_while_memtables_are_sealed() {
     assert_eq!(c.get("count").unwrap().unwrap(), UPDATES.to_le_bytes());
 }
 
-// What was written meanwhile may have left memory.
+// Writes that came meanwhile may have left memory.
 #[test]
 fn an_update_sees_what_was_written_and_flushed_meanwhile() {
     let (db, _clock) = stepped(&Sim::new(1));
@@ -116,7 +116,7 @@ impl Clock for Restless {
     }
 }
 
-// What a conditional write was shown is judged again at its stamp, and not a moment before.
+// A conditional write judges the item that it was shown again at its stamp, and not a moment before.
 #[test]
 fn a_touch_never_restarts_what_is_expired_at_its_stamp() {
     let db = Options::new()
@@ -247,7 +247,7 @@ fn a_higher_background_rate_counts_at_once() {
     });
 }
 
-// What is behind an edit that was made durable is never undone, whatever fails after it.
+// An edit that was made durable is never undone, whatever fails after it.
 #[test]
 fn a_flush_that_fails_to_trim_the_log_keeps_its_tables() {
     let write = |fail_at: u64| {
@@ -516,7 +516,7 @@ fn what_a_rewrite_leaves_of_a_run_stays_hidden() {
     }
 }
 
-// What is logged again is needed from there on, and not from where it was logged first.
+// A frame that is logged again is needed from there on, and not from where it was logged first.
 #[test]
 fn a_memtable_that_is_logged_again_holds_no_log() {
     let db = options(&Sim::new(1), &ManualClock::new(START))

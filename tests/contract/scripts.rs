@@ -50,7 +50,7 @@ fn read_blocks(text: &str) -> Vec<Block> {
     blocks
 }
 
-/// What the commands show, or where engine and model differ.
+/// The output of the commands, or where engine and model differ.
 fn play(world: &mut World, block: &Block) -> Result<Vec<String>, String> {
     let mut shown = vec![];
     for line in block.commands.iter().filter(|line| !line.starts_with('#')) {

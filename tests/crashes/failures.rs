@@ -473,7 +473,7 @@ fn a_database_is_not_written_to_before_its_folder_is_durable() {
     assert_eq!(db.container("c").unwrap().get("k").unwrap().unwrap(), "v");
 }
 
-// Whoever made it may have been cut off before its name was durable.
+// The maker of a folder may have been cut off before its name was durable.
 #[test]
 fn the_folder_of_a_new_database_is_durable_though_it_was_there() {
     let (sim, clock) = world();
@@ -512,7 +512,7 @@ fn hold_tables(sim: &Sim) -> Sender<()> {
     let held = Mutex::new(held);
     sim.watch(move |_, call| {
         if makes_table(call) {
-            // Whoever lets go of the sender lets all of them go on.
+            // The end of the sender lets all of them go on.
             let _ = held.lock().unwrap().recv();
         }
     });
@@ -658,7 +658,7 @@ fn what_is_written_is_synced_once_an_interval_also_on_a_full_disk() {
     db.close().unwrap();
 }
 
-// What a process that was killed has written may be in the system's memory alone; an open that finds no room for a log of
+// The writes of a killed process may be in the system's memory alone; an open that finds no room for a log of
 // its own goes on with that one, and edits of its own follow.
 #[test]
 fn what_an_open_on_a_full_disk_goes_on_with_is_durable_before_its_edits() {

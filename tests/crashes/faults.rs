@@ -40,7 +40,7 @@ fn open(sim: &Sim, clock: &ManualClock) -> Result<Database> {
 
 type Answer = Option<Vec<u8>>;
 
-/// What each key may hold: more than one answer after a write that failed.
+/// The answers that each key may give: more than one after a write that failed.
 struct Allowed(BTreeMap<String, BTreeSet<Answer>>);
 
 impl Allowed {

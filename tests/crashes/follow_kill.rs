@@ -31,7 +31,7 @@ use testkit::random::Random;
 
 const CHILD: &str = "EBBTIDE_FOLLOW_CHILD";
 const SEED: &str = "EBBTIDE_FOLLOW_SEED";
-/// What the child says before its first number, behind the lines of the test harness.
+/// The line of the child before its first number, behind the lines of the test harness.
 const TELLS: &[u8] = b"the numbers follow\n";
 
 /// Writes step by step, from the first that is not there, until it is killed.

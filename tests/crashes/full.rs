@@ -129,7 +129,7 @@ fn what_expired_on_a_full_disk_is_given_back_after_a_reopen() {
     }
 }
 
-/// Whoever writes first after the end of all does not wait for the background.
+/// The first write after the end of all does not wait for the background.
 #[test]
 fn the_first_write_after_a_reopen_finds_the_room_of_what_has_expired() {
     let (sim, clock, count) = filled(|_| Ttl::After(LIFE));
@@ -166,7 +166,7 @@ fn the_first_write_after_a_reopen_finds_the_room_of_what_has_expired() {
     }
 }
 
-/// What ends under a transaction is a conflict, also where the old log and the memory behind it were given back.
+/// An item that ends under a transaction is a conflict, also where the old log and the memory behind it were given back.
 #[test]
 fn a_transaction_sees_that_what_it_misses_was_given_back() {
     let (sim, clock, _) = filled(|_| Ttl::After(LIFE));
@@ -211,7 +211,7 @@ fn the_living_among_the_dead_keep_no_full_disk_full() {
         assert_eq!(c.iter().count(), count as usize, "{how}");
         run_background(&db);
         assert!(c.put("k", "v").unwrap_err().is_full(), "{how}");
-        // What the ring of the log gave back is not there for it either.
+        // The room that the ring of the log gave back is not there for it either.
         take_the_rest(&sim);
         clock.advance(2 * LIFE);
         run_background(&db);
@@ -302,7 +302,7 @@ fn however_many_live_the_dead_are_given_back() {
     }
 }
 
-/// What a database on a full disk holds when all that has a lifetime has ended: keys and the last bytes of their values.
+/// The content of a database on a full disk when all that has a lifetime has ended: keys and the last bytes of their values.
 type Living = BTreeMap<Vec<u8>, u8>;
 
 /// Puts, deletes and range deletes over few keys, older ones in tables, newer ones in the log, until the disk is full.
@@ -404,7 +404,7 @@ fn crash_while_the_front_is_flushed(synced: bool) {
         run_background(&db);
         check_living(&db, &living, &what);
         takes_writes(&db, &what);
-        // What lives may take all there is by now.
+        // Live items may take all the room there is by now.
         if let Err(error) = db.flush() {
             assert!(error.is_full(), "{what}: {error}");
         }
@@ -454,7 +454,7 @@ fn the_ring_of_an_old_log_goes_once_the_segments_hold_its_frames() {
     }
 }
 
-// Whoever calls while others take from the old log finds what it names still there.
+// A caller finds what the old log names still there while others take from it.
 #[test]
 fn threads_that_give_back_an_old_log_do_not_hurry_ahead_of_its_manifest() {
     for round in 0..6u64 {
@@ -576,7 +576,7 @@ fn a_log_of_one_segment_goes_on_when_nothing_in_it_is_needed() {
     }
 }
 
-// What is larger than all the room there is leaves nothing to do for the background.
+// A write that is larger than all the room there is leaves nothing to do for the background.
 #[test]
 fn a_write_that_never_finds_room_keeps_no_thread_busy() {
     let (sim, clock) = (Sim::new(3), ManualClock::new(START));
@@ -656,7 +656,7 @@ fn segments_of_what_has_expired_go_from_the_front() {
         let db = open(&sim, &clock, MEMTABLE);
         clock.advance(2 * LIFE);
         run_background(&db);
-        // What is alive takes less than what is dead, so that there is room to log it again.
+        // Live items take less than dead ones, so that there is room to log them again.
         takes_writes(&db, how);
         for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
             let db = open(&after, &clock, MEMTABLE);

@@ -121,7 +121,7 @@ fn a_second_kill_is_survived_and_leaves_one_log() {
     }
 }
 
-// What was logged before and after stands in one order.
+// Writes that were logged before and after stand in one order.
 #[test]
 fn everybody_reads_the_log_that_was_kept() {
     let sim = killed(60);
@@ -348,7 +348,7 @@ fn lives_end_by_kills_and_power_cuts_and_nothing_is_lost() {
     assert!(kept > 20, "a log was kept {kept} times");
 }
 
-// Which commands an open forgets depends on what it has in memory.
+// An open forgets other commands, depending on what it has in memory.
 #[test]
 fn what_was_expired_before_two_kills_stays_gone() {
     let sim = killed(60);

@@ -50,7 +50,7 @@ fn makes_log(call: &Call<'_>) -> bool {
     call.operation == "create" && call.path.parent() == Some(Path::new("/db/wal"))
 }
 
-// What no manifest names, and nothing else.
+// An open removes the files that no manifest names, and nothing else.
 #[test]
 fn an_open_removes_what_was_left_over() {
     let sim = Sim::new(1);
@@ -115,7 +115,7 @@ fn a_ring_is_as_long_as_a_segment_up_to_four_mebibytes() {
     }
 }
 
-// Whoever has no log cannot write. Only for want of room is that better than no database.
+// A database without a log cannot write. Only for want of room is that better than no database.
 #[test]
 fn an_open_that_cannot_make_its_log_goes_on_only_if_the_disk_is_full() {
     for (kind, opens) in [
@@ -182,7 +182,7 @@ fn an_open_that_fails_when_its_manifest_has_a_name_takes_nothing_back() {
     }
 }
 
-// What could not be removed is whole too, and is told apart by its edit.
+// A manifest that could not be removed is whole too, and is told apart by its edit.
 #[test]
 fn a_repair_goes_by_the_copy_of_the_last_manifest_and_not_by_an_earlier_one() {
     let sim = killed();
@@ -355,7 +355,7 @@ fn is_copy(path: &Path) -> bool {
     path.starts_with("/db/copy")
 }
 
-/// What each way to look at the folder says of it.
+/// The answer of each way to look at the folder.
 fn looks(sim: &Sim) -> Vec<(&'static str, Result<(), Error>)> {
     let fs = || -> Arc<dyn Fs> { Arc::new(sim.clone()) };
     let verified = verify_in(fs(), Path::new(PATH), &mut |_, _| {});
@@ -379,7 +379,7 @@ fn looks(sim: &Sim) -> Vec<(&'static str, Result<(), Error>)> {
     ]
 }
 
-// What is live is known to the manifest and its copy alone: a folder without them is no new database, whatever is in it.
+// The manifest and its copy alone know what is live: a folder without them is no new database, whatever is in it.
 #[test]
 fn a_folder_that_lost_its_manifest_is_damaged_and_never_new() {
     for with_copy in [true, false] {
@@ -478,7 +478,7 @@ fn a_first_open_that_is_killed_leaves_no_dead_folder() {
     }
 }
 
-// What most likely was named by mistake stays as it is, whatever else a killed first open left there.
+// A folder that most likely was named by mistake stays as it is, whatever else a killed first open left there.
 #[test]
 fn no_database_is_made_among_other_files_unless_that_is_meant() {
     let others = [
@@ -620,7 +620,7 @@ fn a_folder_of_a_database_that_is_missing_is_damage_that_can_be_repaired() {
     }
 }
 
-// What the edits of a manifest add up to is said again by the next one, all of it.
+// The edits of a manifest add up to a state that the next one says again, all of it.
 #[test]
 fn a_manifest_that_is_written_anew_remembers_that_the_log_is_closed() {
     let sim = Sim::new(1);

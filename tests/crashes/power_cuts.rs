@@ -131,8 +131,8 @@ struct Count {
     again: AtomicU64,
 }
 
-/// What may be found if power is cut in one step: the model after it, and the model before it, which also says what is
-/// synced.
+/// The models that may be found if power is cut in one step: the one after it, and the one before it, which also says
+/// what is synced.
 struct CutWorlds {
     before: World,
     after: World,
@@ -260,7 +260,7 @@ fn cut_here(
     Ok(())
 }
 
-/// What power cuts leave before each call of an open that changes something.
+/// The disks that power cuts leave before each call of an open that changes something.
 fn cuts_in_recovery(left: &Sim, moment: &CutWorlds, seed: u64) -> Vec<Sim> {
     let images = Arc::new(Mutex::new(vec![]));
     let [mut world, _] = moment.worlds(left);

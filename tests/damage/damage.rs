@@ -46,7 +46,7 @@ fn options() -> Options {
 
 struct Author {
     db: Database,
-    /// What begins each value.
+    /// The bytes that begin each value.
     tag: &'static str,
     states: Vec<State>,
 }
@@ -76,7 +76,7 @@ impl Author {
         }
     }
 
-    /// What is behind it may be lost; what is before it may not.
+    /// All before this is durable; writes behind it may be lost.
     fn durable(&mut self) {
         self.states.drain(..self.states.len() - 1);
     }
@@ -372,7 +372,7 @@ fn swapped_files() {
     });
 }
 
-/// What a failing device does under a map, a file cut short does too: its pages are mapped, and cannot be read.
+/// A file cut short does what a failing device does under a map: its pages are mapped, and cannot be read.
 #[test]
 fn pages_that_cannot_be_read_are_an_error_and_no_signal() {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

@@ -20,7 +20,7 @@ const START: u64 = 1_800_000_000_000;
 const PATH: &str = "/db";
 const WAL: &str = "/db/wal";
 
-/// What happens, one after the other.
+/// The events, one after the other.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// So many items are put.
@@ -349,7 +349,7 @@ impl History {
         short
     }
 
-    /// Whatever a power cut leaves opens, with what is durable.
+    /// Every disk that a power cut leaves opens, with what is durable.
     fn judge_cuts(&self, what: &str) {
         for seed in 0..20 {
             let sim = self.sim.power_cut(seed);

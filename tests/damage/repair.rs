@@ -19,7 +19,7 @@ use testkit::random::Random;
 const START: u64 = 1_800_000_000_000;
 const PATH: &str = "/db";
 
-/// What is to be read.
+/// The items that are to be read.
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn options(sim: &Sim, clock: &ManualClock) -> Options {
@@ -231,7 +231,7 @@ fn what_a_merged_table_hid_stays_hidden() {
     damage_beside_a_merge(keys, Ttl::Never, true);
 }
 
-// What was applied to an older run may be newer than what hid a part of it.
+// A range delete that was applied to an older run may be newer than the records that hid a part of it.
 #[test]
 fn what_was_hidden_in_a_merged_table_stays_hidden() {
     let keys: [fn(usize) -> bool; 3] = [|n| n % 2 == 1, |n| n % 2 == 1, |n| n % 4 == 0];

@@ -83,7 +83,7 @@ fn must_name_damage(error: &Error, folder: &Path) -> Result<(), String> {
     }
 }
 
-/// What reading everything came to.
+/// The results of reading everything.
 #[derive(Default)]
 struct WholeRead {
     /// By gets alone.
@@ -220,7 +220,7 @@ fn covers(loss: &Loss, (container, key): &ContainerKey) -> bool {
         && loss.to.as_ref().is_none_or(|to| key < to)
 }
 
-/// What came of the damages.
+/// The outcomes of the damages.
 #[derive(Default)]
 struct Tally {
     damages: u64,

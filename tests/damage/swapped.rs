@@ -27,7 +27,7 @@ fn open(sim: &Sim, path: &str) -> Result<Database> {
         .open(path)
 }
 
-/// What a database holds of its life, which is killed.
+/// The items that a database took in its life, until it was killed.
 #[derive(Clone, Copy, Debug)]
 struct Life {
     /// How many items went to tables.
@@ -151,7 +151,7 @@ fn what_belongs_to_another_database_is_refused() {
                 let must = must && !path.ends_with("000001.ring");
                 let is_manifest = folder.is_empty();
                 for missing in [false, true] {
-                    // What is to be made of a folder without a manifest is told elsewhere.
+                    // Other tests say what is to be made of a folder without a manifest.
                     if missing && is_manifest {
                         continue;
                     }
@@ -244,7 +244,7 @@ fn a_whole_but_older_manifest_is_gone_by_in_no_repair() {
     assert!(!files(&sim, Path::new("/a/wal")).is_empty());
 }
 
-/// What `verify` finds in a copy a repair makes good, also when it is all there is.
+/// A repair makes good all that `verify` finds in a copy, also when the copy is all there is.
 #[test]
 fn a_damaged_copy_is_made_anew() {
     let life = Life {
@@ -337,7 +337,7 @@ fn tree(folder: &Path) -> Vec<(PathBuf, std::fs::FileType, u64)> {
     found
 }
 
-/// What stands there blocks nobody, and all give one answer, which names it; nothing is removed or changed.
+/// A thing in the place of a file blocks nobody, and all give one answer, which names it; nothing is removed or changed.
 #[test]
 fn what_is_no_file_is_named_by_all_and_stays() {
     let outer = tempfile::tempdir().unwrap();
@@ -432,7 +432,7 @@ fn what_is_no_file_is_named_by_all_and_stays() {
     Database::open(&killed).unwrap();
 }
 
-/// Whoever opens a database whose file cannot be read meets no error that `verify` does not find, and nothing goes.
+/// A database whose file cannot be read opens with no error that `verify` does not find, and nothing goes.
 #[test]
 fn a_file_that_cannot_be_read_is_found_and_stays() {
     let life = Life {

@@ -347,7 +347,7 @@ fn a_moment_too_far_ahead_is_never() {
     }
 }
 
-/// What counts is how far the moment lies ahead of the write's own time, also where the log is read again.
+/// The moment counts by how far it lies ahead of the write's own time, also where the log is read again.
 #[test]
 fn a_moment_is_too_far_ahead_by_the_time_of_the_write() {
     let folder = TempDir::new().unwrap();
@@ -476,7 +476,7 @@ fn a_build_without_zstd_says_what_it_lacks() {
     }
 }
 
-/// What is packed is read as it was written, small and large, also by pread and after a reopen, and takes less.
+/// Packed values are read as they were written, small and large, also by pread and after a reopen, and take less.
 #[cfg(feature = "zstd")]
 #[test]
 fn zstd_packs_better_than_lz4() {
@@ -578,7 +578,7 @@ fn an_item_tells_all_that_is_known_of_it() {
     assert_eq!(Vec::from(item.value().clone()), b"value");
 }
 
-/// What a kill left in the log may be more than the memory there is now.
+/// The log that a kill left may be more than the memory there is now.
 #[test]
 fn a_log_larger_than_memory_does_not_stall_its_writers_for_ever() {
     let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
@@ -854,7 +854,7 @@ fn stats_count_what_is_there() {
     assert!(all.disk_bytes >= all.log_bytes + all.table_bytes, "{all:?}");
 }
 
-/// What is set to the most that its type holds means as much as there can be, and overflows nothing.
+/// A setting at the most that its type holds means as much as there can be, and overflows nothing.
 #[test]
 fn settings_as_large_as_their_types_are_taken() {
     let dir = TempDir::new().unwrap();

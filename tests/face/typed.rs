@@ -49,7 +49,7 @@ fn check<K: TypedKey + Ord + Debug>(a: &K, b: &K, behind_a: &[u8], behind_b: &[u
     );
 }
 
-/// What fails is shown, and kept nowhere.
+/// A failing case is shown, and kept nowhere.
 fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig {
         cases,
@@ -400,7 +400,7 @@ proptest! {
     }
 }
 
-/// What prefixes of each kind admit.
+/// Prefixes of each kind admit the keys that begin with their whole elements.
 #[test]
 fn prefixes_are_of_whole_elements() {
     let Stage { _folder, db, .. } = stage();
@@ -759,7 +759,8 @@ fn what_cannot_be_stored_is_refused() {
     assert_eq!(pairs.first().unwrap().unwrap().key.0.len(), 65_533);
 }
 
-/// What is told of a container comes in the program's types, and what is not of them is an error that is passed over.
+/// Changes and expirations of a container come in the program's types; bytes that are not of them are an error that is
+/// passed over.
 #[test]
 fn changes_and_expirations_are_typed() {
     let Stage {
@@ -818,7 +819,7 @@ fn changes_and_expirations_are_typed() {
     assert_eq!(pass(), ["dropped"]);
 }
 
-/// Whatever the types are, handles go to other threads.
+/// Handles go to other threads, of any types.
 #[test]
 fn handles_are_sent_and_shared() {
     fn shared<T: Send + Sync + Clone + Debug>(_: &T) {}

@@ -64,7 +64,7 @@ fn pair(db: &Database) -> [Container; 2] {
     ["left", "right"].map(|name| db.container(name).unwrap())
 }
 
-/// What the copy at `path` holds: so many batches, and the default of both containers.
+/// The content of the copy at `path`: so many batches, and the default of both containers.
 fn opened(sim: &Sim, path: &str) -> (u64, DefaultTtl) {
     let db = options(sim).stepped().open(path).unwrap();
     let pair = pair(&db);
@@ -77,7 +77,7 @@ fn names(sim: &Sim, dir: &str) -> BTreeSet<String> {
     sim.list(Path::new(dir)).unwrap().into_iter().collect()
 }
 
-/// What holds a copy at its first table.
+/// A listener that holds a copy at its first table.
 struct Held {
     is_there: Arc<AtomicBool>,
     may_go: Arc<AtomicBool>,
@@ -164,7 +164,7 @@ fn all_else_goes_on_while_a_checkpoint_copies() {
     others.join().unwrap();
     let cut = sim.power_cut_with(Survivors::Nothing);
     assert_eq!(opened(&cut, "/copy"), (1_000, default));
-    // What was kept for it goes.
+    // Files that were kept for it go.
     wait_until("its tables go", || names(&sim, "/db/tables").is_empty());
     wait_until("its segments go", || segments(&sim) <= 3);
     db.close().unwrap();

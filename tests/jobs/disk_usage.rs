@@ -437,7 +437,7 @@ fn rows_add_up_after_a_kill_and_read_only() {
     let mut process = process::alone(module_path!(), name);
     process.env(CHILD, folder.path());
     assert!(!process.output().unwrap().status.success());
-    // What a job had begun.
+    // A table that a job had begun.
     fs::write(folder.path().join("tables/999999.table"), [1; 10_000]).unwrap();
     let read_only = || Options::new().read_only(true).open(folder.path()).unwrap();
     let db = read_only();
@@ -471,7 +471,7 @@ fn rows_add_up_after_a_kill_and_read_only() {
     assert_eq!(usage.of_kind(DiskKind::Obsolete), 0, "{usage:#?}");
 }
 
-/// What the writer has replaced, and a follower still reads, keeps its blocks until the follower lets go of it.
+/// A file that the writer has replaced keeps its blocks until the follower that reads it lets go of it.
 #[test]
 fn a_follower_is_named_for_what_it_keeps() {
     let folder = tempfile::tempdir().unwrap();

@@ -34,7 +34,7 @@ fn make(path: &Path) {
     db.flush().unwrap();
     items.put("logged", "2").unwrap();
     db.sync().unwrap();
-    // What a killed process leaves is what lies there at some moment.
+    // A killed process leaves the files that lie there at some moment.
     copy(&open, path);
     drop((items, db));
     fs::remove_dir_all(open).unwrap();
@@ -181,7 +181,7 @@ fn an_open_for_writing_takes_the_rights_of_others() {
     assert_eq!(mode(&beside), 0o666);
 }
 
-/// What may stand where a file should be, and the words that the error has for it.
+/// The things that may stand where a file should be, and the words that the error has for them.
 const KINDS: [(&str, &str); 5] = [
     ("link", "symbolic link"),
     ("dangling link", "symbolic link"),
@@ -249,7 +249,7 @@ fn what_is_no_file_is_refused_where_a_file_should_be() {
                                 said.contains(words) && said.contains(name.to_str().unwrap());
                             assert!(clear, "{what}: {said}");
                         }
-                        // What is to come, or what is needed no more, is not looked at.
+                        // A file that is to come, or that is needed no more, is not looked at.
                         Ok(opened) => {
                             let unread = name.starts_with("wal") || name.starts_with("copy");
                             assert!(read_only || !there || unread, "{what}");
@@ -398,7 +398,7 @@ fn names_of_containers_are_no_paths() {
 fn the_lock_comes_before_everything_else() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::open(dir.path()).unwrap();
-    // Whoever reads this fails otherwise.
+    // An open that read these files would fail.
     fs::write(dir.path().join("manifest-000999"), "rubbish").unwrap();
     fs::write(dir.path().join("manifest-000999.tmp"), "rubbish").unwrap();
     let before = state(dir.path());

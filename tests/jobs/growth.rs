@@ -127,7 +127,7 @@ fn log_beside(quiet_len: usize) -> (u64, u64) {
     (most, quiet.stats().tables)
 }
 
-// What is small goes to the log's end, what is larger to a table, each with the flush whose log it would keep.
+// Small memtables go to the log's end, larger ones to a table, each with the flush whose log it would keep.
 #[test]
 fn the_log_beside_a_quiet_container_stays_short() {
     // A segment is a quarter of a memtable.

@@ -97,7 +97,7 @@ impl Stage {
         );
     }
 
-    /// What stands in any file between angle brackets.
+    /// The texts that stand in any file between angle brackets.
     fn marks(&self) -> BTreeSet<String> {
         let mut marks = BTreeSet::new();
         for folder in ["/db", "/db/tables", "/db/wal"].map(Path::new) {
@@ -213,7 +213,7 @@ fn the_last_expired_byte_leaves_an_idle_database() {
     assert_eq!(stage.c.stats().oldest_unreclaimed, None);
 }
 
-/// What a changed default ends is due from the change on.
+/// Items that a changed default ends are due from the change on.
 #[test]
 fn a_shorter_default_gives_the_bytes_back() {
     let mut stage = stage(false);
@@ -237,7 +237,7 @@ fn a_shorter_default_gives_the_bytes_back() {
     assert_eq!(stage.c.stats().disk_bytes, 0);
 }
 
-/// What a command ends is due from the command on: whole tables, parts of tables and what is in memory, by their ends, by
+/// Items that a command ends are due from the command on: in whole tables, parts of tables and memory, by their ends, by
 /// when they were written, and also what never expires.
 #[test]
 fn what_a_command_ends_is_given_back() {
@@ -433,7 +433,7 @@ fn a_dropped_container_leaves_no_bytes() {
     assert!(quiet.get("k").unwrap().is_some());
 }
 
-/// Whatever operation fails once while expired bytes are given back, they are gone in time.
+/// Expired bytes are gone in time, if any operation fails once while they are given back.
 #[test]
 fn a_failure_while_bytes_are_given_back_is_made_good_in_time() {
     let (mut failed, mut poisoned) = (0, 0);

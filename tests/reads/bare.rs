@@ -233,7 +233,7 @@ fn a_load_into_bare_ranges_is_seen() {
     assert_eq!(c.count(..).unwrap(), 1);
 }
 
-// What is dead by a clock that is wrong for a moment is not dead for good.
+// An item that is dead by a clock that is wrong for a moment is not dead for good.
 #[test]
 fn what_a_leap_of_the_clock_hides_is_seen_again() {
     let clock = ManualClock::new(START);

@@ -171,7 +171,7 @@ fn check_rows(what: &str, db: &Database, c: &Container, group: u64) {
     let last_row = future.iter().rfind(|due| due.items > 0);
     assert_eq!(last_row.map(|due| due.until), last_end, "{what}");
     for seconds in GROUPS {
-        // What began at NOW ends from here on, and within the time that the writing took.
+        // Items that began at NOW end from here on, and within the time that the writing took.
         let (first, last) = (at(seconds * 1_000 - 1), at(seconds * 1_000 + 4_500));
         if first > now + Duration::from_secs(6) {
             let are = between(first, last);
@@ -206,7 +206,7 @@ fn the_rows_are_the_groups_that_end() {
     }
 }
 
-/// What a change of the retention would end is told as the rows are.
+/// The rows also tell the items that a change of the retention would end.
 #[test]
 fn previews_are_those_of_the_groups() {
     for keys in [usize::MAX >> 1, 12_000] {
@@ -244,7 +244,7 @@ fn two_lifetimes(db: &Database, c: &Container) {
     db.flush().unwrap();
 }
 
-/// What comes back, comes back by the moment that was said.
+/// The disk space that comes back does so by the moment that was said.
 fn comes_back_as_said(clock: &ManualClock, db: &Database, c: &Container) {
     let due = c.due();
     let begun = db.now();
@@ -310,7 +310,7 @@ fn the_disk_space_of_what_a_command_ended_is_back_by_its_deadline() {
     comes_back_as_said(&clock, &db, &c);
 }
 
-/// What never ends by its ttl comes back, too.
+/// Items that never end by their ttl come back, too.
 #[test]
 fn the_disk_space_of_all_that_a_command_ended_comes_back() {
     let (clock, db, c) = world();

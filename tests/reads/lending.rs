@@ -69,7 +69,7 @@ impl Keys {
     }
 }
 
-/// What the writes of a phase have in common.
+/// The properties that the writes of a phase share.
 struct Phase {
     ttl: u64,
     value_len: u64,
@@ -269,7 +269,7 @@ fn of_chunk(chunk: Chunk<'_>) -> Pairs {
     all
 }
 
-/// What is lent of a range is what an iterator shows, also up to any item; returns how many items that were.
+/// The items that are lent of a range are those that an iterator shows, also up to any item; returns how many that were.
 macro_rules! check {
     ($world:expr, $reader:expr) => {{
         let (range, mut lent) = ($world.range(), Pairs::new());
@@ -278,7 +278,7 @@ macro_rules! check {
         let pairs = items.iter().map(|item| owned(item.key(), item.value()));
         let shown: Pairs = pairs.collect();
         if $world.dice.one_in(3) {
-            // What gets find says what the iterator should show.
+            // Gets find the items that the iterator should show.
             let keys = (0..$world.space).map(|n| $world.keys.nth(n));
             let keys: BTreeSet<Vec<u8>> = keys.filter(|key| range.contains(key)).collect();
             let found = keys.iter().filter_map(|key| $reader.item(key).unwrap());
@@ -724,7 +724,7 @@ fn tables(sim: &Sim) -> usize {
     sim.list(Path::new("/db/tables")).unwrap().len()
 }
 
-// Who takes long over an item keeps no table that is obsolete.
+// A reader that takes long over an item keeps no table that is obsolete.
 #[test]
 fn tables_are_given_back_while_an_item_is_lent() {
     let (clock, sim) = (ManualClock::new(START), Sim::new(1));

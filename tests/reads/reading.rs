@@ -257,7 +257,7 @@ struct HeldCursor {
 }
 
 impl HeldCursor {
-    /// What an iterator shows of the range on either side of the gap, at this moment.
+    /// The items that an iterator shows of the range on either side of the gap, at this moment.
     fn expected(&self, forwards: bool) -> Pairs {
         let is_before = |key: &[u8]| self.gap.as_ref().is_none_or(|gap| key < &gap[..]);
         let mut found = pairs(self.view.range(self.range.clone()));
@@ -363,7 +363,7 @@ fn chunks_are_no_larger_than_they_have_to_be() {
     assert!(sizes.keys().all(|&len| len <= 128), "{sizes:?}");
 }
 
-/// What one is told before the other's end is over.
+/// A call that is under way when the database is closed answers so, as all later calls do.
 #[test]
 fn handles_of_reading_say_that_they_are_closed() {
     let world = World::new(2);

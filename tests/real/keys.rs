@@ -55,7 +55,7 @@ fn count(thread: u64) -> Vec<u8> {
     format!("{thread}-count").into_bytes()
 }
 
-/// What a write leaves of some keys.
+/// The keys and values of a write; a delete has no value.
 fn step(thread: u64, n: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let mut random = Random(thread << 40 | n);
     let keys = if random.one_in(6) { 3 } else { 1 };
@@ -72,7 +72,7 @@ fn step(thread: u64, n: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         .collect()
 }
 
-/// What was told of one thread.
+/// The lines that told of one thread.
 #[derive(Clone, Debug, Default)]
 struct Told {
     /// When each write began that is not known to be there.
@@ -209,7 +209,7 @@ fn write(dir: &Path, path: &Path) -> Result<(), String> {
     let (db, c) = open(dir)?;
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // What else a program does meanwhile, and what else is refused.
+        // The other calls of a program meanwhile, and calls that are refused.
         scope.spawn(|| {
             let mut random = Random(now() as u64);
             while !is_over.load(Ordering::Relaxed) {

@@ -119,8 +119,9 @@ fn now() -> u128 {
         .as_nanos()
 }
 
-/// What was told: lines `a N T`, acknowledged up to step N at the moment T, and `s N T`, synced as well. Answers how far
-/// each came, and the latter before the power was cut: what lives on behind it, a power cut would have ended.
+/// Reads the lines that were told: `a N T`, acknowledged up to step N at the moment T, and `s N T`, synced as well.
+/// Answers how far each came, and the latter before the power was cut: what lives on behind it, a power cut would have
+/// ended.
 fn told(path: &Path, power_cut: Option<u128>) -> (u64, u64) {
     let text = fs::read_to_string(path).unwrap_or_default();
     let (mut acknowledged, mut synced) = (0, 0);
@@ -190,7 +191,7 @@ fn write(arguments: &Arguments) -> Outcome {
 
 /// After an error reads go on: all that was acknowledged is there, and the refused step wholly or not at all.
 fn read_on(oracle: &Oracle, expected: &mut Expected, acknowledged: u64) -> Result<u64, Failure> {
-    // What the disk no longer gives cannot be read; what is read must be right.
+    // Bytes that the disk no longer gives cannot be read; those that are read must be right.
     let latest = oracle.latest()?;
     if latest != acknowledged && latest != acknowledged + 1 {
         return Err(Failure::Broken(format!(

@@ -52,7 +52,7 @@ impl Clock for Fast {
     }
 }
 
-/// What a key holds: its value, and between which moments it expires, if ever.
+/// The content of a key: its value, and between which moments it expires, if ever.
 type Holds = Option<(Vec<u8>, Option<(u64, u64)>)>;
 
 struct Writer {
@@ -171,7 +171,7 @@ impl Writer {
     }
 }
 
-/// What the process takes.
+/// The memory, handles and threads that the process takes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     memory: u64,

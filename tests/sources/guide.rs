@@ -72,7 +72,7 @@ fn body(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n").trim_end().to_owned() + "\n"
 }
 
-/// What stands in brackets in a page: the labels of its links.
+/// The texts in brackets in a page: the labels of its links.
 fn labels(body: &str) -> BTreeSet<String> {
     let mut is_code = false;
     let mut labels = BTreeSet::new();

@@ -122,7 +122,7 @@ fn is_there(item: &Item) -> bool {
 /// The one feature that is no part of the surface.
 const INTERNALS: &str = "\"unstable-internals\"";
 
-/// What the attributes ask for holds for a library with its public features that is being neither tested nor documented, on
+/// Whether the attributes hold for a library with its public features, which is being neither tested nor documented, on
 /// whatever system.
 fn has_public_features(attributes: &[Attribute]) -> bool {
     attributes
@@ -408,7 +408,7 @@ fn expand(all: &mut [Source]) {
 /// Packages whose types are shown as they are.
 const FOREIGN: [&str; 1] = ["bytes"];
 
-/// What lib.rs makes public, and what its public modules do, with the names of these.
+/// The lines by which lib.rs and its public modules make names public, with the names of these modules.
 fn exports<'a>(lib: &'a Source, all: &'a [Source]) -> Vec<(Option<&'a str>, &'a ItemUse)> {
     let mut exports = vec![];
     for item in &lib.items {
@@ -510,7 +510,7 @@ const KNOWN: &str = "Any Arc AsRef Borrow Bound C ControlFlow Debug Deref Double
     Drop Eq From Ord PartialEq Stream PartialOrd B I \
     Serialize Deserialize DeserializeOwned RangeBounds Borrowed Data";
 
-/// Whoever gets something can say what it is.
+/// A program can name the type of everything that it gets.
 #[test]
 fn no_signature_has_a_type_that_is_not_public() {
     let (names, found) = surface();

@@ -116,7 +116,7 @@ fn an_iterator_goes_on_when_nothing_else_is_held() {
     assert!(both.next().is_none());
 }
 
-/// What was read is the reader's, and holds nothing but its bytes.
+/// A value that was read is the reader's, and holds nothing but its bytes.
 #[test]
 fn values_and_items_outlive_the_database() {
     let folder = tempfile::tempdir().unwrap();

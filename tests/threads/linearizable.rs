@@ -36,7 +36,7 @@ const OPERATIONS: usize = 12;
 /// So many histories are played in one database.
 const HISTORIES: u64 = 20;
 
-/// What is written: a number that no other write has, and a lifetime in milliseconds.
+/// A written value: a number that no other write has, and a lifetime in milliseconds.
 type Write = (u32, Option<u64>);
 
 /// Something that was done, and what it answered.
@@ -51,7 +51,7 @@ enum Act {
     Create(usize, Write, bool),
     Replace(usize, Write, bool),
     Touch(usize, bool),
-    /// What was shown last, and what was made of it; nothing inside for a delete, nothing at all for leaving it.
+    /// The item that was shown last, and what was made of it; nothing inside for a delete, nothing at all for leaving it.
     Update(usize, Option<u32>, Option<Option<Write>>),
     /// A put or a delete of some keys.
     Batch(Vec<(usize, Option<Write>)>),
@@ -276,7 +276,7 @@ impl<C: Clock> Clock for Dawdling<C> {
         self.clock.uptime()
     }
 
-    /// What lives for some milliseconds more may be answered by this, and what does not by the other.
+    /// An item that lives for some milliseconds more may be answered by this, one that does not by the other.
     fn wall_at_most(&self) -> Option<u64> {
         self.dawdle();
         let wall = self.clock.wall() + 2;
@@ -544,8 +544,8 @@ fn seen(item: &Item) -> (u32, u64) {
     (number(item.value()), millis(item.written_at()))
 }
 
-/// What the clock can have shown while an operation was under way: every tick counts from its call on, and until the next
-/// one has returned.
+/// The times that the clock can have shown while an operation was under way: every tick counts from its call on, and
+/// until the next one has returned.
 fn windows(played: &mut [Vec<Played>], ticks: &[Played]) {
     let shown = |(called, returned): (u64, u64)| {
         let values = ticks.iter().enumerate().filter(move |(at, (from, ..))| {

@@ -85,7 +85,7 @@ fn an_acknowledged_write_is_durable() {
     }
 }
 
-// What is appended during a sync is not of it.
+// A frame that is appended during a sync is not of it.
 #[test]
 fn a_sync_covers_what_was_there_when_it_began() {
     let fs = Watched::new(Sim::new(1));
@@ -189,7 +189,7 @@ fn a_flush_lets_go_of_no_log_that_another_memtable_needs() {
     assert_eq!(reopened(&fs.sim.kill(), "/db").1.iter().count(), 5);
 }
 
-// What is in tables was judged when it came there, and is not taken back into memory to be judged again.
+// Records in tables were judged when they came there, and are not taken back into memory to be judged again.
 #[test]
 fn what_is_flushed_is_not_replayed() {
     let fs = Watched::new(Sim::new(1));
@@ -244,7 +244,7 @@ fn a_change_of_the_default_takes_a_number() {
     assert_eq!(snapshot.container("c").unwrap().get("k").unwrap(), None);
 }
 
-// What a recovery has logged again may be all that there is of it.
+// Records that a recovery has logged again may be all that there is of them.
 #[test]
 fn what_is_recovered_is_durable() {
     let fs = Watched::new(Sim::new(1));
@@ -294,7 +294,7 @@ fn a_change_that_failed_never_counted() {
     assert!(c.get("k").unwrap().is_some());
 }
 
-// What was purged at a moment is gone at every earlier one, so the clock must not stand there again.
+// Items that were purged at a moment are gone at every earlier one, so the clock must not stand there again.
 #[test]
 fn no_clock_goes_back_behind_a_purge() {
     let (sim, clock) = (Sim::new(1), ManualClock::new(START));
@@ -802,8 +802,8 @@ fn a_job_whose_container_is_dropped_meanwhile_does_nothing() {
     assert!((3..20).contains(&dropped), "{dropped}");
 }
 
-// What is logged again counts once it is synced; until then its frames of before are needed. Here a memtable is moved on
-// between the sync and the edit of another one's flush.
+// Records that are logged again count once they are synced; until then their earlier frames are needed. Here a memtable
+// is moved on between the sync and the edit of another one's flush.
 #[test]
 fn what_was_logged_again_and_is_not_synced_lets_go_of_no_log() {
     let (fs, clock) = (Watched::new(Sim::new(1)), Meddling::new(false));

@@ -66,7 +66,7 @@ fn open(sim: &Sim, clock: &Fragile) -> Database {
     options(sim, clock).open("/db").unwrap()
 }
 
-// Whoever waits for a flush waits for a thread that has panicked.
+// A caller that waits for a flush waits for a thread that has panicked.
 #[test]
 fn a_panic_of_the_flush_thread_is_told_to_those_who_wait_for_it_and_it_goes_on() {
     let (sim, clock) = (Sim::new(1), Fragile::new());

@@ -100,7 +100,7 @@ async fn all<T>(mut stream: impl AsyncIterator<T>) -> Vec<T> {
     all
 }
 
-/// What both kinds of streams are.
+/// The step that both kinds of streams have.
 trait AsyncIterator<T> {
     fn step(&mut self) -> impl Future<Output = Option<Result<T>>>;
 }
@@ -117,7 +117,7 @@ impl AsyncIterator<ebbtide::Bytes> for ebbtide::tokio::KeyStream {
     }
 }
 
-/// What an item shows, but for where it stands in the history.
+/// All that an item shows, but for where it stands in the history.
 fn shown(item: &Item) -> (Vec<u8>, Vec<u8>, Ttl, Option<std::time::SystemTime>) {
     let (key, value) = (item.key().to_vec(), item.value().to_vec());
     (key, value, item.ttl(), item.expires_at())
@@ -291,7 +291,7 @@ fn a_batch_whose_future_is_dropped_is_there_whole_or_not_at_all() {
             }
         }
         drop(tasks);
-        // What a thread of the pool has begun is done before the database ends.
+        // Calls that a thread of the pool has begun are done before the database ends.
         db.close().unwrap();
         let db = options.open("/db").unwrap();
         let (left, right) = (
@@ -612,7 +612,7 @@ async fn told(changes: &mut AsyncChanges) -> Vec<String> {
     told
 }
 
-/// What is loaded comes from a task of the only thread, so a load that held that thread would never end.
+/// The loaded items come from a task of the only thread, so a load that held that thread would never end.
 #[test]
 fn a_bulk_load_asks_for_its_items_on_a_thread_of_the_pool() {
     let sim = disk();

@@ -229,7 +229,7 @@ fn value(random: &mut Random) -> String {
     "v".repeat(random.below(200))
 }
 
-/// What steps there are, but for those at the end: time passes, or the database is opened again.
+/// Steps below this leave time standing and the database open; those behind it let time pass, or open the database again.
 const WHILE_TIME_STANDS: usize = 92;
 const ALL: usize = 100;
 
@@ -321,7 +321,7 @@ fn play(seed: u64, steps: usize) -> (usize, usize) {
         }
         let (db, who) = (world.db.clone(), format!("seed {seed}, step {at}"));
         if random.one_in(4) {
-            // What is open meets no error, whatever jobs did meanwhile.
+            // An open pass meets no error, whatever jobs did meanwhile.
             let changes = changes.get_or_insert_with(|| {
                 open.catch_up(&db);
                 let mut held = db.changes(open.version.unwrap());
@@ -665,7 +665,7 @@ fn who_comes_back_after_a_reopen_is_told_of_deletes_beside_a_command() {
     }
 }
 
-// Who takes no notice of an error comes to an end.
+// A reader that takes no notice of an error comes to an end.
 #[test]
 fn an_error_ends_a_pass() {
     let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));

@@ -365,10 +365,10 @@ fn many_changes_are_too_many_for_who_was_away() {
     assert!((63..70).contains(&known), "{known}");
 }
 
-/// What there should be.
+/// The expirations that there should be.
 struct Model {
     default: DefaultTtl,
-    /// What lives: when it was written, its ttl and its value.
+    /// The live items: when each was written, its ttl and its value.
     live: BTreeMap<String, (u64, Ttl, u64)>,
     /// Ends that were not given: by end and key, with the value and the cause.
     ended: BTreeMap<(u64, String), (u64, ExpirationCause)>,
@@ -664,7 +664,7 @@ fn of_a_dropped_container_nothing_is_kept() {
     ));
 }
 
-/// What was not given before the end of the database is given after it.
+/// An expiration that was not given before the end of the database is given after it.
 #[test]
 fn a_close_loses_no_expiration() {
     let World { sim, clock, db, c } = world(DAY);
@@ -702,7 +702,7 @@ fn what_was_given_stays_given() {
     assert!(!c.contains("a").unwrap() && !c.touch("a").unwrap());
 }
 
-/// Who takes no notice of an error comes to an end.
+/// A reader that takes no notice of an error comes to an end.
 #[test]
 fn an_error_is_followed_by_none() {
     let w = world(ms(0));
@@ -763,7 +763,8 @@ fn a_command_in_the_millisecond_of_the_opening_is_told() {
     }
 }
 
-/// What a repair has lost may have ended unseen, before the last write or after it: whoever was there before is told.
+/// Items that a repair has lost may have ended unseen, before the last write or after it: readers that were there
+/// before are told.
 #[test]
 fn after_a_repair_ends_of_before_are_not_known() {
     let World { sim, clock, db, c } = world(DAY);

@@ -695,7 +695,7 @@ fn damage_is_told_of_and_what_was_shown_stays() {
     let seen = follower.container("c").unwrap();
     assert_eq!(seen.get("first").unwrap().unwrap(), "1");
     assert!(!seen.contains("second").unwrap() && !seen.contains("third").unwrap());
-    // What is in tables then is sound.
+    // The tables are sound then.
     drop(c);
     writer.db().flush().unwrap();
     writer.reopen();

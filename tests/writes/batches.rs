@@ -63,7 +63,7 @@ fn items(c: &Container) -> Vec<(String, String)> {
 }
 
 impl Fixture {
-    /// What a batch answers: nothing, or of which key a condition does not hold.
+    /// The answer of a batch: nothing, or the key of which a condition does not hold.
     fn try_batch(&self, fill: impl Fn(&mut Batch, &Container)) -> Option<String> {
         let mut batch = Batch::new();
         fill(&mut batch, &self.c);
@@ -350,7 +350,7 @@ fn lifetimes_and_keys_out_of_range_refuse_the_batch() {
     f.db.write(&batch).unwrap();
 }
 
-/// What a batch says of a default stands in the log alone, until an edit says it.
+/// A default that a batch sets stands in the log alone, until an edit says it.
 #[test]
 fn a_default_that_a_batch_sets_lasts_with_the_batch() {
     let f = fixture();
@@ -791,7 +791,7 @@ fn many_changes_wait_for_no_other_edit() {
     let edits = || f.db.edits().unwrap();
     let before = edits().len();
     for n in 0..600 {
-        drop(f.db.container(&format!("n{n}")).unwrap());
+        drop(f.db.container(format!("n{n}")).unwrap());
     }
     assert_eq!(edits().len(), before + 2);
     // Of one container the last settings are said, whatever came between.

@@ -394,7 +394,7 @@ fn settings_commands_and_deletes_count_in_their_order() {
     assert_eq!(values(&c).len(), 0);
     db.compact().unwrap();
     assert_eq!(c.stats().runs, 0, "it is reclaimed like any other");
-    // What has ended by then was never there.
+    // Items that have ended by then were never there.
     loaded(0, &|| clock.advance(2 * MINUTE));
     assert_eq!(values(&c).len(), 0);
 }
@@ -425,7 +425,7 @@ fn load_small(c: &Container) -> Result<ebbtide::Written> {
     c.bulk_load_with_ttl(items.map(|(n, (key, value))| Ok((key, value, ttl(n)))))
 }
 
-/// What the database may hold: not loaded, or loaded.
+/// The two contents that the database may have: not loaded, or loaded.
 fn both() -> (Values, Values) {
     let before = values_of(items(0..60, "before"));
     let mut after = before.clone();
@@ -625,7 +625,7 @@ fn checkpoints_followers_and_the_disk_see_it_as_one_write() {
     c.bulk_load(items(0..5, "again")).unwrap();
     follower.catch_up().unwrap();
     assert_eq!(seen_by(&snapshot), after);
-    // What it writes has a row of its own.
+    // The tables that it writes have a row of their own.
     let mut at = 0;
     let loaded = items(200..2_000, "many").inspect(|_| {
         at += 1;
@@ -652,7 +652,7 @@ fn a_follower_never_sees_half_of_a_load() {
     let (noted, followed) = (views.clone(), follower.clone());
     let looks = AtomicBool::new(false);
     sim.watch(move |_, call| {
-        // What the follower does is not looked at.
+        // The follower's own calls are not looked at.
         if !call.changes() || looks.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -734,7 +734,7 @@ fn quotas_count_what_is_loaded() {
     let error = refuse.bulk_load(items(1_000..1_700, &long)).unwrap_err();
     assert!(matches!(error, Error::QuotaFull { .. }), "{error}");
     assert_eq!((values(&refuse).len(), tables(&sim)), (700, before));
-    // What is replaced is not counted twice.
+    // Replaced items are not counted twice.
     refuse.bulk_load(items(0..700, &long)).unwrap();
     refuse.bulk_load(items(700..900, &long)).unwrap();
     assert!(refuse.bulk_load(items(900..1_200, &long)).is_err());
@@ -773,7 +773,7 @@ fn large_values_and_many_tables_are_loaded() {
     assert!(db.verify().unwrap().faults.is_empty());
 }
 
-/// What is loaded began before the floor of a default that was lifted meanwhile, and took effect after it: no later change of
+/// A load began before the floor of a default that was lifted meanwhile, and took effect after it: no later change of
 /// the default and no command has that floor reach it, here, in a copy, behind a follower or after a kill.
 #[test]
 fn a_floor_never_comes_to_cover_a_load_that_is_newer() {
@@ -806,7 +806,7 @@ fn a_floor_never_comes_to_cover_a_load_that_is_newer() {
             assert!(transaction.get(&c, "k0007").unwrap().is_some());
             transaction.put(&c, "k0007", "v").unwrap();
             transaction.commit().unwrap();
-            // What keeps the lifetime of a loaded item is newer than the floor, too.
+            // A write that keeps the lifetime of a loaded item is newer than the floor, too.
             c.put_with_ttl("k0003", "v", Ttl::Keep).unwrap();
             later(&c, began).unwrap();
             assert_eq!(values(&c), all, "{at} {ttl:?}");

@@ -254,7 +254,7 @@ fn a_kept_lifetime_is_not_reached_by_earlier_commands() {
     assert_eq!(f.c.item("k").unwrap().unwrap().written_at(), at(5));
 }
 
-/// What a command ends hides an older version for good.
+/// An item that a command ends hides an older version for good.
 #[test]
 fn an_older_version_does_not_come_back() {
     let f = fixture();
@@ -296,7 +296,7 @@ fn snapshots_and_iterators_lose_it_too() {
     assert_eq!(f.c.stats().expired_bytes, 0, "no snapshot keeps the bytes");
 }
 
-/// Who has read an item and then acts on it notices that it was ended meanwhile, even if nothing is left that tells.
+/// A write that relies on an item notices that it was ended meanwhile, even if nothing is left that tells.
 #[test]
 fn an_update_notices_a_command_that_is_forgotten_again() {
     for ttl in [DefaultTtl::Off, DefaultTtl::NoDefault] {
@@ -421,7 +421,7 @@ fn not_every_command_stands() {
     f.c.expire_all().unwrap();
     assert!(f.keys().is_empty());
     for n in 0..200 {
-        // What was written before was flushed out, so what concerned it is not needed any more.
+        // Earlier writes were flushed out, so the commands that concerned them are not needed any more.
         f.c.put(format!("k{n}"), "v").unwrap();
         f.c.expire_before(at(1_000_000 - n)).unwrap();
         f.db.flush().unwrap();
@@ -523,7 +523,7 @@ fn copies_and_followers_know_of_it() {
     f.db.checkpoint("/copy").unwrap();
     let copy = options(&f.sim, &f.clock).open("/copy").unwrap();
     assert_eq!(keys(copy.container("c").unwrap().iter()), ["m"]);
-    // Whoever reads what was there before still needs the command, also when a reopen has left it out.
+    // A reader of earlier writes still needs the command, also when a reopen has left it out.
     f.db.flush().unwrap();
     f.db.compact().unwrap();
     let f = f.reopen(true);
@@ -533,7 +533,7 @@ fn copies_and_followers_know_of_it() {
     assert_eq!(snapshot.container("c").unwrap().iter().count(), 0);
 }
 
-/// What would be gone is said before, and it is that.
+/// The items that would be gone are said before, and these go.
 #[test]
 fn a_preview_says_what_would_be_gone() {
     let f = fixture();

@@ -77,7 +77,7 @@ fn is_full<T: std::fmt::Debug>(result: Result<T>) {
     assert!(error.is_full() && error.is_retryable());
 }
 
-/// What counts, read one by one.
+/// The bytes that count, read one by one.
 fn truth(c: &Container) -> u64 {
     let weight = |item: Result<ebbtide::Item>| {
         let item = item.unwrap();
@@ -199,7 +199,7 @@ fn every_way_of_writing_is_refused() {
     }));
     assert_eq!(keys(&c), [1, 2]);
     assert_eq!(c.get("0001").unwrap().unwrap(), value());
-    // What takes as much as it adds goes through.
+    // A batch that takes as much as it adds goes through.
     batch.clear();
     batch.delete(&c, "0002");
     batch.put(&c, "0003", value());
@@ -317,7 +317,7 @@ fn what_ends_soonest_makes_room() {
         [0, 1, 2, 3, 4, 5, 6, 21, 22],
         "7 ended next, after 20"
     );
-    // Whoever replaces needs no room.
+    // A replacement needs no room.
     put(&c, 6, seconds(60)).unwrap();
     put(&c, 23, Ttl::Never).unwrap();
     for _ in 0..20 {
@@ -500,7 +500,7 @@ fn batches_over_two_full_containers_do_not_wait_for_each_other() {
     assert!(truth(&a) <= 10 * ITEM && truth(&b) <= 10 * ITEM);
 }
 
-// What is replaced may be what ends soonest: then its end makes no room, and it is not ended for a write that is refused.
+// An item that is replaced may be the one that ends soonest: its end makes no room, and it is not ended for a refused write.
 #[test]
 fn a_write_that_is_refused_ends_nothing_of_what_it_would_replace() {
     let Fixture { c, .. } = fixture(10, WhenFull::ExpireSoonest);

@@ -200,7 +200,7 @@ impl World {
         self.model.items.remove(&key);
     }
 
-    /// What is read is what the model has.
+    /// An iterator shows the items that the model has.
     fn check(&self) {
         let read: BTreeMap<String, u64> = (self.c.iter())
             .map(|item| {
@@ -216,7 +216,7 @@ impl World {
         assert_eq!(read, live);
     }
 
-    /// What a quota ended that only it knows of: it is read.
+    /// Reads the ends that only the quota knows of.
     fn learn(&mut self) {
         let read = self.c.iter().map(|item| item.unwrap().key().to_vec());
         let read: std::collections::BTreeSet<_> = read.collect();
@@ -224,7 +224,7 @@ impl World {
         items.for_each(|(key, item)| item.is_over |= !read.contains(key.as_bytes()));
     }
 
-    /// What has ended is held, for good or for a reader; or is not any more.
+    /// Holds ended items, for good or for a reader; or does so no more.
     fn hold(&mut self) -> Option<ebbtide::Expirations> {
         let keep = self.random.pick(&[0, 0, 5, 60, 100_000]);
         self.c.set_keep_expired(Duration::from_secs(keep)).unwrap();
@@ -236,7 +236,7 @@ impl World {
 struct Put {
     /// Live bytes before it.
     before: u64,
-    /// What it adds to them, if anything.
+    /// The bytes that it adds to them, if any.
     added: u64,
     /// Live bytes after it, if nothing makes room for it.
     after: u64,

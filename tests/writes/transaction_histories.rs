@@ -32,7 +32,7 @@ fn after(millis: u64) -> Ttl {
     Ttl::After(Duration::from_millis(millis))
 }
 
-/// What the model knows of an item.
+/// An item, as the model knows it.
 #[derive(Clone, Debug, PartialEq)]
 struct Stored {
     value: String,
@@ -81,7 +81,7 @@ impl Shelf {
         self.items.insert(key.to_owned(), stored);
     }
 
-    /// What is gone stays gone.
+    /// Items that are gone stay gone.
     fn set_default(&mut self, default: DefaultTtl, now: u64) {
         let gone: Vec<_> = self
             .items
@@ -95,7 +95,7 @@ impl Shelf {
         self.default = default;
     }
 
-    /// What was written before goes, or only what would end by then.
+    /// Items that were written before go, or only those that would end by then.
     fn expire(&mut self, before: Option<u64>, now: u64) {
         let lives = |shelf: &Shelf, stored: &Stored, to: u64| shelf.is_live(stored, to);
         let gone: Vec<_> = self

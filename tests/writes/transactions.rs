@@ -54,7 +54,7 @@ impl Fixture {
         self.clock.advance(Duration::from_millis(millis));
     }
 
-    /// What came in between is in memory, or in tables; with all that has expired dropped.
+    /// Brings writes that came in between into memory, or into tables; with all that has expired dropped.
     fn settle(&self, place: DataIn) {
         match place {
             DataIn::Memory => {}
@@ -279,7 +279,7 @@ fn no_expiry_skew() {
     }
 }
 
-/// What ended since the beginning is a conflict when it is read, whether its record is still there or not.
+/// An item that ended since the beginning is a conflict when it is read, whether its record is still there or not.
 #[test]
 fn what_has_ended_is_a_conflict_wherever_it_is() {
     type Read = fn(&Transaction, &Container) -> Result<()>;
@@ -356,7 +356,7 @@ fn what_ends_between_reading_and_stamp_is_a_conflict() {
     }
 }
 
-/// What a transaction finds absent may end and be dropped from disk, or come back by a clock that was wrong.
+/// An item that a transaction finds absent may end and be dropped from disk, or come back by a clock that was wrong.
 #[test]
 fn one_time_judges_all() {
     let f = fixture();
@@ -746,7 +746,7 @@ fn it_is_run_again_after_a_conflict_and_not_for_ever() {
     })
     .unwrap();
     assert_eq!((tries, number(f.a.get("n").unwrap())), (3, 11));
-    // What expires while it runs, too.
+    // An item that expires while it runs, too.
     f.a.put_with_ttl("short", "", after(10)).unwrap();
     let mut found = vec![];
     f.db.transaction(|tx| {

@@ -56,7 +56,7 @@ pub enum Name {
 /// The choices of the command line about a load.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Choice {
-    /// Which one.
+    /// Its name.
     pub name: Name,
     /// Puts a second.
     pub rate: u64,
@@ -146,7 +146,7 @@ impl Lives {
     }
 }
 
-/// Which slot a put goes to.
+/// The choice of the slot that a put goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keys {
     /// Every put has a slot of its own, its key anywhere.

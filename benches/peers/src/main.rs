@@ -40,10 +40,10 @@ struct Arguments {
 enum Command {
     /// Put engines under loads; samples and summaries go to a folder
     Run {
-        /// Which engines
+        /// The engines to run
         #[arg(long, value_delimiter = ',', default_values = ["ebbtide", "rocksdb", "fjall"])]
         engines: Vec<Kind>,
-        /// Which loads
+        /// The loads to run
         #[arg(long, value_delimiter = ',', default_values = ["field"])]
         loads: Vec<Name>,
         /// How often; rounds take turns among the engines
@@ -94,10 +94,10 @@ enum Command {
 
 #[derive(Args)]
 struct Rows {
-    /// Which engines
+    /// The engines to run
     #[arg(long, value_delimiter = ',', default_values = ["ebbtide", "rocksdb", "fjall", "redb", "lmdb"])]
     engines: Vec<Kind>,
-    /// Which rows; `fill` is always one [default: all]
+    /// The rows to run; `fill` is always one [default: all]
     #[arg(long, value_delimiter = ',')]
     rows: Vec<Row>,
     /// How many threads, for rows that take any number [default: 1, and 2 or 16 where that says more]
@@ -163,10 +163,10 @@ impl Rows {
 
 #[derive(Args)]
 struct Against {
-    /// Which engine
+    /// The engine
     #[arg(long, default_value = "ebbtide")]
     engine: Kind,
-    /// Which load
+    /// The load
     #[arg(long, default_value = "uniform")]
     load: Name,
     /// How often

@@ -30,7 +30,7 @@ pub struct Order {
     pub samples: PathBuf,
     /// Where the summary goes, a JSON object.
     pub summary: PathBuf,
-    /// Which of several rounds.
+    /// The number of the round.
     pub round: u32,
 }
 

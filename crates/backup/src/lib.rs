@@ -130,7 +130,7 @@ pub struct Restored {
     pub ended_files: u64,
 }
 
-/// Which backups stay: those that no member here rules out, the last one, and all that are younger than one that stays.
+/// The backups that stay: those that no member here rules out, the last one, and all that are younger than one that stays.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keep {
     /// At most so many.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::base::record::Kind;
-use crate::base::{Compression, ItemTtl, Reads, file_name};
+use crate::base::{ItemTtl, file_name};
 use crate::catalog::{Pins, RunId, RunRecord, TableFile, TableRecord, TableSpace};
 use crate::data::batch::KeyRange;
 use crate::data::cursor::Seek;
@@ -18,6 +18,7 @@ use crate::env::{Fs, Sim};
 use crate::expiry::DefaultMillis;
 use crate::mem::Memtable;
 use crate::table::{BlockCache, RunCursor, RunReader};
+use crate::values::{Compression, Reads};
 
 const CONTAINER: ContainerId = ContainerId(3);
 const NOW: u64 = 1_000;

@@ -1,6 +1,6 @@
 use super::*;
-use crate::base::{Compression, WhenFull};
 use crate::data::relogged::relogged;
+use crate::values::{Compression, WhenFull};
 
 #[test]
 fn writes_read_back_and_damage_is_refused() {

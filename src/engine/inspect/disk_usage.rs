@@ -18,12 +18,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::ErrorKind;
 use std::path::Path;
 
-use crate::base::disk_usage::{DiskHolder, DiskKind, DiskRow, DiskUsage};
 use crate::base::{ContainerId, Error, Result, TableId, Timestamp, file_name};
 use crate::catalog::ObsoleteTable;
 use crate::compact::Estimate;
 use crate::engine::Engine;
 use crate::engine::inspect::report::estimate_runs;
+use crate::values::disk_usage::{DiskHolder, DiskKind, DiskRow, DiskUsage};
 use crate::wal::{SEGMENT_HEADER_LEN, SegmentHeader, SegmentInfo, parse_ring};
 
 /// Blocks are allocated by pages.

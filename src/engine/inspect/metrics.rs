@@ -10,9 +10,9 @@ use std::time::Duration;
 use metrics::{Label, SharedString, Unit};
 
 use crate::base::Result;
-use crate::base::counters::{ContainerStats, Stats};
-use crate::base::disk_usage::{DiskHolder, DiskKind, DiskUsage};
 use crate::engine::Engine;
+use crate::values::disk_usage::{DiskHolder, DiskKind, DiskUsage};
+use crate::values::stats::{ContainerStats, Stats};
 
 /// Figures of so many containers are published at most, those that take most on disk.
 const CONTAINERS: usize = 256;

@@ -4,7 +4,6 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::counters::{ContainerStats, Stats};
 use crate::base::{Seq, Timestamp};
 use crate::catalog::{ContainerVersion, Run, RunFacts};
 use crate::compact::{Estimate, Estimator, deadline, explain};
@@ -12,6 +11,7 @@ use crate::engine::Engine;
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::state::ContainerState;
 use crate::expiry::{Census, ExpiryView, SettingsChange, Tally};
+use crate::values::stats::{ContainerStats, Stats};
 
 impl Engine {
     /// Bytes of the block cache, including the overhead of entries.

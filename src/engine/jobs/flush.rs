@@ -4,8 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::counters::ReclaimLag;
-use crate::base::listener::FlushEvent;
 use crate::base::{Result, Seq, TableId, Timestamp, spans};
 use crate::compact::start_by;
 use crate::data::cursor::Seek;
@@ -20,6 +18,8 @@ use crate::engine::parts::state::ContainerState;
 use crate::env::monotonic;
 use crate::expiry::ExpiryView;
 use crate::mem::Memtable;
+use crate::values::listener::FlushEvent;
+use crate::values::stats::ReclaimLag;
 
 /// Memtables are flushed together, in one edit, up to this share of `memtable_bytes`: with many containers each flush
 /// is small, and its syncs are most of its cost.

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use crate::base::counters::ReclaimLag;
-use crate::base::listener::ReclaimEvent;
 use crate::base::{ContainerId, Result, Seq, TableId, Timestamp, file_name, spans};
 use crate::catalog::{
     Change, ContainerRecord, ContainerVersion, Run, RunId, RunRecord, TableFile, TableRecord,
@@ -22,6 +20,8 @@ use crate::engine::parts::read_states::Missing;
 use crate::engine::parts::state::ContainerState;
 use crate::expiry::{Census, ExpiryView, Settings};
 use crate::table::FinishedTable;
+use crate::values::listener::ReclaimEvent;
+use crate::values::stats::ReclaimLag;
 
 impl Engine {
     /// Drops obsolete tables by an edit alone. They were found obsolete in this version.

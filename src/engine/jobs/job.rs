@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use crate::base::counters::ReclaimLag;
 use crate::base::{Result, Seq, TableId, Timestamp, file_name};
 use crate::compact::{Host, Job, Output, Urgency, guards, oversized, run};
 use crate::data::cursor::Cursor;
@@ -19,6 +18,7 @@ use crate::env::{File, monotonic};
 use crate::expiry::ExpiryView;
 use crate::mem::RangeDeletes;
 use crate::table::TableOptions;
+use crate::values::stats::ReclaimLag;
 
 impl Engine {
     /// Records how long the records that a job dropped had been expired, now that its result is installed.

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use crate::base::Result;
 use crate::base::counters::Waits;
-use crate::base::listener::BackgroundErrorEvent;
 use crate::engine::Engine;
 use crate::engine::options::Background;
 use crate::engine::parts::events::Event;
 use crate::engine::parts::scheduler::Thread;
+use crate::values::listener::BackgroundErrorEvent;
 
 /// Summaries are told this often.
 const SUMMARY: Duration = Duration::from_secs(1);

@@ -26,7 +26,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::base::counters::ReclaimLag;
 use crate::base::{Result, Seq, Timestamp};
 use crate::compact::survivors;
 use crate::data::cursor::Seek;
@@ -39,6 +38,7 @@ use crate::engine::jobs::relog::Show;
 use crate::engine::parts::read_state::Flushable;
 use crate::engine::parts::state::ContainerState;
 use crate::expiry::ExpiryView;
+use crate::values::stats::ReclaimLag;
 
 /// Estimated bytes that a record takes in a table besides key and value: 9 to 12 of 108, rounded up.
 const RECORD_OVERHEAD: u64 = 24;

@@ -16,7 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::listener::CompactionEvent;
 use crate::base::{Error, Result, Seq, TableId, Timestamp, spans};
 use crate::catalog::{Facts, Run, TableFacts, TableFile};
 use crate::compact::{
@@ -36,6 +35,7 @@ use crate::engine::parts::state::ContainerState;
 use crate::env::monotonic;
 use crate::expiry::ExpiryView;
 use crate::table::RunReader;
+use crate::values::listener::CompactionEvent;
 
 /// The most that a rewrite holds on disk besides what it replaces, in bytes, however large the container is.
 const MAX_TRANSIENT_BYTES: u64 = 1 << 30;

@@ -6,13 +6,13 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use crate::base::counters::Damage;
 use crate::base::{Error, Result};
 use crate::catalog::TableFile;
 use crate::engine::Engine;
 use crate::engine::parts::scheduler::Thread;
 use crate::env::monotonic;
 use crate::table::Table;
+use crate::values::stats::Damage;
 
 /// The result of a verification.
 #[derive(Clone, Debug, Default)]

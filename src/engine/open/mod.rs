@@ -8,3 +8,5 @@ pub mod catch_up;
 pub mod close;
 pub mod checkpoint;
 pub mod repair;
+pub mod verify;
+pub mod at_rest;

@@ -24,7 +24,6 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::base::counters::Counters;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::AtomicU64;
 use crate::base::{Error, HIGHEST_NUMBER, Result, Seq, TableId, file_name, spans};
@@ -42,6 +41,7 @@ use crate::engine::parts::allowance::Allowance;
 use crate::engine::parts::catalog::Catalog;
 use crate::engine::parts::commit_log::{Beginning, CommitLog, OldLog};
 use crate::engine::parts::containers::ContainerSet;
+use crate::engine::parts::counters::Counters;
 use crate::engine::parts::damage::DamagedTables;
 use crate::engine::parts::events::Events;
 use crate::engine::parts::follower::FollowerState;

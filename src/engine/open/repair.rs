@@ -4,7 +4,7 @@
 //! still be there, and range deletes, drops of containers and floors are in no table. So a repair uses the manifest or
 //! copy that counts (src/catalog/current.rs), and refuses when there is none, or when the log carries a later edit.
 //!
-//! The sound records of a damaged table are written to a new table, which takes its place in the run (table/salvage.rs
+//! The sound records of a damaged table are written to a new table, which takes its place in the run (table/check/salvage.rs
 //! says which are sound). The lost ones may have hidden older versions of their keys, as tombstones or as newer values.
 //! So the repair adds a range delete over the keys of each gap, with a sequence number no lower than that of any record
 //! that was there: the highest of the damaged blocks if the index says it, else of the table, else the highest that was
@@ -31,7 +31,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::{ContainerId, Error, Reads, Result, Seq, TableId, Timestamp, file_name};
+use crate::base::{ContainerId, Error, Result, Seq, TableId, Timestamp, file_name};
 use crate::catalog::{
     Catalogue, ContainerRecord, Pins, TableFile, TableRecord, TableSpace, expect_own, find_current,
     unnamed_tables,
@@ -49,6 +49,7 @@ use crate::table::{
     BlockCache, Expected, FinishedTable, Gap, Salvage, Source, Statistics, Table, TableBuilder,
     TableMeta, TableOptions, behind, is_damage,
 };
+use crate::values::Reads;
 
 /// More writes than a repair can lose, and few enough for 2^24 repairs.
 const SKIPPED: u64 = 1 << 32;

@@ -19,7 +19,8 @@
 
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{Mutex, MutexGuard};
-use crate::base::{Quota, Seq, Timestamp, WhenFull};
+use crate::base::{Seq, Timestamp};
+use crate::values::{Quota, WhenFull};
 
 /// See the file's head.
 pub struct Allowance {

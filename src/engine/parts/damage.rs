@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::base::counters::Damage;
 use crate::base::sync::Mutex;
 use crate::base::{Error, Result, TableId};
+use crate::values::stats::Damage;
 
 /// See the file's head.
 #[derive(Default)]

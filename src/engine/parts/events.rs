@@ -12,11 +12,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::base::counters::Waits;
-use crate::base::listener::{
+use crate::base::sync::Mutex;
+use crate::values::listener::{
     BackgroundErrorEvent, CompactionEvent, EventListener, FlushEvent, ReclaimEvent, StallEvent,
     SyncEvent,
 };
-use crate::base::sync::Mutex;
 
 /// The most events that wait: those of some minutes of the busiest database.
 const MOST: usize = 1024;

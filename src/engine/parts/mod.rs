@@ -1,6 +1,7 @@
 //! The parts: each owns its state, with private fields, and keeps one invariant. They do not know each other, except that an
 //! edit takes a [`commit_log::Basis`].
 
+pub mod counters;
 pub mod settings_cell;
 pub mod feeds;
 pub mod given_time;

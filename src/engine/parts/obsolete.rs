@@ -18,12 +18,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::disk_usage::DiskHolder;
 use crate::base::sync::Mutex;
 use crate::base::{TableId, Timestamp};
 use crate::catalog::{ObsoleteTable, Pins, Run, TableFile};
 use crate::compact::pace::{REMOVAL_WINDOW, removals};
 use crate::env::{Fs, monotonic};
+use crate::values::disk_usage::DiskHolder;
 
 /// See the file's head.
 pub struct ObsoleteTables {

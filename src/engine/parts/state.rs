@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use crate::base::record::Header;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::sync::{Guard, Mutex};
-use crate::base::{Compression, ContainerId, Error, Patience, Result, Seq, Timestamp};
+use crate::base::{ContainerId, Error, Patience, Result, Seq, Timestamp};
 use crate::catalog::{ContainerRecord, ContainerVersion};
 use crate::data::bare_ranges::BareRanges;
 use crate::engine::parts::allowance::Allowance;
@@ -16,6 +16,7 @@ use crate::engine::parts::read_states::{Missing, ReadStates};
 use crate::engine::parts::settings_cell::{Changing, SettingsCell};
 use crate::expiry::{Commands, ExpiryView, Settings, SettingsChange};
 use crate::mem::Pool;
+use crate::values::Compression;
 
 /// A container.
 pub struct ContainerState {

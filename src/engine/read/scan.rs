@@ -7,7 +7,7 @@
 //! A view ([`CertainView`]) of a moment that is later than now by [`HOLDS_MILLIS`] decides about many records at once.
 //! A step uses the view of the step before, as long as that moment has not come and the settings are the same: it reads
 //! the clock, then the version of the settings, and its item is as of then. Under that view an iterator takes items out
-//! of a slice (data/block_slice.rs). A slice does not know of the other end: when the back passes a key, the slice of
+//! of a slice (data/lend/block_slice.rs). A slice does not know of the other end: when the back passes a key, the slice of
 //! the front ends.
 
 mod lending;
@@ -21,7 +21,7 @@ use crate::data::bare_ranges::{BareRange, BareRanges, after};
 use crate::data::batch::KeyRange;
 use crate::data::cursor::Seek;
 use crate::data::item::Item;
-use crate::data::lent::{CertainView, Lent};
+use crate::data::lend::lent::{CertainView, Lent};
 use crate::data::range_tombstones::RangeTombstones;
 use crate::data::view::{Horizon, Lending, Walk};
 use crate::engine::Engine;

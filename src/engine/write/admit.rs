@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use crate::base::counters::Counters;
 use crate::base::spans::Span;
 use crate::base::{Error, Patience, Result, spans};
 use crate::compact::pace::{WriteThrottle, write_throttle};
 use crate::engine::Engine;
 use crate::engine::options::{Background, Stall};
+use crate::engine::parts::counters::Counters;
 use crate::engine::parts::scheduler::Thread;
 use crate::engine::parts::state::ContainerState;
 use crate::env::{monotonic, sleep};

@@ -239,7 +239,7 @@ impl Engine {
                 return Ok(Err(fault));
             }
             if let Some(changes) = changes {
-                return Ok(self.commit_changes(stamped, changes, (writes, observed))?);
+                return Ok(self.commit_changes(stamped, *changes, (writes, observed))?);
             }
         }
         let logged = self.log_and_apply(&mut stamped, writes)?;
@@ -253,7 +253,7 @@ impl Engine {
     fn commit_changes<'a>(
         &self,
         mut stamped: Stamped<'_>,
-        mut changes: Box<StateChanges<'a>>,
+        mut changes: StateChanges<'a>,
         (writes, observed): (&Prepared<'a>, &Observed<'_>),
     ) -> Result<Result<Begun, Fault>> {
         if observed.has_other_names(&self.containers) {

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::base::{Error, Quota, Result, Timestamp};
+use crate::base::{Error, Result, Timestamp};
 use crate::catalog::Change;
 use crate::engine::Engine;
 use crate::engine::parts::given_time::GivenTime;
 use crate::engine::parts::scheduler::Thread;
 use crate::engine::parts::snapshots::SnapshotPin;
 use crate::env::ClockBehind;
+use crate::values::choices::Quota;
 
 impl Engine {
     fn expect_given_time(&self) -> Result<&Arc<GivenTime>> {

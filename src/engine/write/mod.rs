@@ -10,6 +10,7 @@ pub mod commit;
 pub mod update;
 pub mod conditional;
 pub mod read_set;
+pub mod transaction;
 pub mod create;
 pub mod quota;
 pub mod bulk;

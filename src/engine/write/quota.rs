@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::{ContainerId, Error, Patience, Quota, Result, Seq, Timestamp, Wait, WhenFull};
+use crate::base::{ContainerId, Error, Patience, Result, Seq, Timestamp, Wait};
 use crate::catalog::Run;
 use crate::data::batch::{Op, Ops};
 use crate::engine::Engine;
@@ -35,6 +35,7 @@ use crate::engine::parts::state::ContainerState;
 use crate::engine::read::point::ReadPoint;
 use crate::env::sleep;
 use crate::expiry::{Expire, ExpiryView, SettingsChange};
+use crate::values::{Quota, WhenFull};
 
 /// The scope of a quota.
 #[derive(Clone, Copy)]

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use crate::base::{Compression, ContainerId, Error, Quota, Result};
+use crate::base::{ContainerId, Error, Result};
 use crate::data::batch::Op;
 use crate::data::new_container::{NewContainer, is_name};
 use crate::data::write::{Expect, OnMiss};
@@ -22,6 +22,7 @@ use crate::engine::jobs::relog::make_room;
 use crate::engine::options::{ContainerOptions, Durability};
 use crate::engine::parts::state::ContainerState;
 use crate::expiry::DefaultMillis;
+use crate::values::{Compression, Quota};
 
 /// The most bytes in one batch.
 const MAX_BATCH_BYTES: usize = 1 << 30;

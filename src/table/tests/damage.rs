@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::data::cursor::{Cursor, Position, Seek};
-use crate::table::block::TRAILER_LEN;
-use crate::table::format::{FOOTER_LEN, FORMAT_VERSION, checksum};
-use crate::table::index::Index;
+use crate::table::encode::block::TRAILER_LEN;
+use crate::table::encode::format::{FOOTER_LEN, FORMAT_VERSION, checksum};
+use crate::table::encode::index::Index;
 
 /// Some blocks, versions, tombstones, and a large value that compresses well, because a long checksum is slow in Miri.
 fn records() -> Vec<Record> {

@@ -11,17 +11,16 @@ use parking_lot::Mutex;
 
 use crate::base::hash::hash_key;
 use crate::base::record::{Header, Kind, RecordRef};
-use crate::base::{
-    Compression, ContainerId, Error, ItemTtl, Result, Seq, TableId, Timestamp, Wait,
-};
+use crate::base::{ContainerId, Error, ItemTtl, Result, Seq, TableId, Timestamp, Wait};
 use crate::env::File;
 use crate::expiry::{DefaultMillis, Settings};
 use crate::table::TableOptions;
-use crate::table::block::Extent;
-use crate::table::codec::Codec;
-use crate::table::get::FoundValue;
-use crate::table::verify::TableReport;
+use crate::table::check::verify::TableReport;
+use crate::table::encode::block::Extent;
+use crate::table::encode::codec::Codec;
+use crate::table::read::get::FoundValue;
 use crate::table::{BlockCache, Expected, FinishedTable, Table, TableBuilder, TableMeta};
+use crate::values::Compression;
 
 /// A record as tests hold it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ pub const DB: &str = "/db";
 
 /// A container and a key.
 pub type ContainerKey = (String, Vec<u8>);
-/// What can be read.
+/// The items that can be read.
 pub type State = BTreeMap<ContainerKey, Vec<u8>>;
 
 /// A disk, and what the database on it may say.
@@ -140,7 +140,7 @@ impl Author {
         while self.db.step().unwrap() {}
     }
 
-    /// What is behind it may be lost; what is before it may not.
+    /// All before this is durable; writes behind it may be lost.
     pub fn durable(&mut self) {
         self.db.sync().unwrap();
         self.states.drain(..self.states.len() - 1);

@@ -126,7 +126,7 @@ fn the_last_edit_of_a_manifest_is_not_lost_unnoticed() {
             assert!(names_manifest(fault), "{edit}, {damage:?}: {fault}");
             let unchanged = files(&image_on(&image, &disk)) == damaged;
             assert!(unchanged, "{edit}, {damage:?}: nothing is removed");
-            // What a repair makes of it does not hang on which byte it was.
+            // A repair makes the same of it whichever byte it was.
             if n % 32 == 0 {
                 let mut tally = Tally::default();
                 let repaired = repair(&image, &disk, "manifest", &mut tally);
@@ -153,7 +153,7 @@ fn the_last_edit_of_a_manifest_is_not_lost_unnoticed() {
     }
 }
 
-/// What an open, `verify` and a repair say first of damage; `None`: nothing.
+/// The first words of an open, `verify` and a repair about damage; `None`: nothing.
 fn said(image: &Image, disk: &Sim) -> [Option<String>; 3] {
     let options = options(disk, image.now, Reads::Map);
     let opened = options.clone().read_only(true).open(&image.folder);

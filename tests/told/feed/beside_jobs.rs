@@ -32,7 +32,7 @@ fn a_reader_that_begins_after_a_job_of_the_same_millisecond_is_given_what_ends_l
         };
         let mut ended = c.expirations(cursor);
         assert!(ended.next().is_none());
-        // What a later write ends in this millisecond is given.
+        // An item that a later write ends in this millisecond is given.
         c.put_with_ttl("m", "ended by a command", Ttl::Never)
             .unwrap();
         c.expire_all().unwrap();

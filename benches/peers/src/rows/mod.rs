@@ -124,7 +124,7 @@ pub enum ScanMethod {
     Chunks,
 }
 
-/// Which items.
+/// The set of items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
     /// Each as likely.
@@ -260,7 +260,7 @@ pub struct Order {
     pub row: Row,
     /// How many threads work at it.
     pub threads: u32,
-    /// Which of several rounds.
+    /// The number of the round.
     pub round: u32,
     /// The scale of all rows.
     pub scale: Scale,

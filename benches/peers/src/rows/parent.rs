@@ -18,9 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 /// The rows and engines to run.
 #[derive(Clone, Debug)]
 pub struct RowsPlan {
-    /// Which engines.
+    /// The engines to run.
     pub engines: Vec<Kind>,
-    /// Which rows.
+    /// The rows to run.
     pub rows: Vec<Row>,
     /// How many threads, for rows that take any number; none: as is usual for the row.
     pub threads: Vec<u32>,

@@ -296,7 +296,7 @@ fn nothing_older_shows_in_place_of_what_was_left_out() {
             found += u64::from(ends_later);
         }
     }
-    // Which tables there are depends on when merges run.
+    // The time at which merges run decides which tables there are.
     assert!(
         skipped > 0 && found > 20,
         "{skipped} skipped, {found} found"

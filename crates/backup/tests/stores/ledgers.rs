@@ -52,7 +52,7 @@ struct BackedUp {
     /// The items that lived when it was made, and the defaults of that moment.
     items: Vec<Known>,
     defaults: BTreeMap<&'static str, DefaultTtl>,
-    /// Which containers there were.
+    /// The containers that there were.
     there: BTreeMap<&'static str, u64>,
     /// The items left of earlier backups at that moment.
     earlier: BTreeMap<u64, Vec<Known>>,

@@ -14,7 +14,7 @@ pub struct Demo {
     /// How long the load lasts, 2 to 86400; below 30, lifetimes shrink with it
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(2..=86_400))]
     pub seconds: u64,
-    /// Which keys, values and operations: the same for the same number
+    /// The choice of keys, values and operations: the same for the same number
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 }

@@ -17,7 +17,7 @@ use super::{Error, Result, Settings};
 
 const FORMAT: u32 = 1;
 
-/// Which folders a copy has.
+/// The folders that a copy has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Partition {

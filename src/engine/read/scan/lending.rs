@@ -16,7 +16,7 @@ use super::{Progress, Scan, Walks};
 use crate::base::{Result, Timestamp};
 #[cfg(feature = "tokio")]
 use crate::data::item::Item;
-use crate::data::lent::Lent;
+use crate::data::lend::lent::Lent;
 use crate::engine::Engine;
 use crate::engine::parts::state::ContainerState;
 use crate::env::ClockWatch;
