@@ -112,7 +112,7 @@ pub enum Error {
     /// The program gives the time of this database ([`Options::given_time`](crate::Options::given_time)), and what was asked
     /// for is not done there; nothing was changed.
     TimeIsGiven {
-        /// What is not done.
+        /// The thing that is not done.
         what: &'static str,
     },
     /// A clock says the time of this database, and what was asked for is for those of which the program gives the time.
@@ -397,33 +397,11 @@ impl fmt::Display for Error {
             Error::Locked { path } => write!(f, "{} {LOCKED}", path.display()),
             Error::NotFound { path } => write!(f, "there is no database in {}", path.display()),
             Error::ForeignFolder { path } => write!(f, "{} {FOREIGN}", path.display()),
-            Error::ClockBehind { wall, mark } => write!(
-                f,
-                "the wall clock says {wall}, but this database has relied on {mark}: correct the clock, or open with \
-                 clock_behind(ClockBehind::StartAtMark) to go on from {mark}",
-                wall = Timestamp::from_system_time_up(*wall),
-                mark = Timestamp::from_system_time_up(*mark),
-            ),
-            Error::ClockUnsettled { wall, settled } => write!(
-                f,
-                "the wall clock has leapt from {settled} to {wall}, which is not settled yet: correct the clock, call \
-                 confirm_clock() if it is right, or wait for max_clock_skew to pass",
-                wall = Timestamp::from_system_time_up(*wall),
-                settled = Timestamp::from_system_time_up(*settled),
-            ),
-            Error::TimeIsGiven { what } => write!(
-                f,
-                "the time of this database is given by its program, where this is refused: {what}"
-            ),
-            Error::TimeIsNotGiven => f.write_str(
-                "the time of this database is that of a clock: only one that was made with Options::given_time has its time given",
-            ),
-            Error::AheadOfTime { moment, now } => write!(
-                f,
-                "the cursor is of {moment}, and the time that was given is {now}: try again when it has come so far",
-                moment = Timestamp::from_system_time_up(*moment),
-                now = Timestamp::from_system_time_up(*now),
-            ),
+            Error::ClockBehind { .. }
+            | Error::ClockUnsettled { .. }
+            | Error::TimeIsGiven { .. }
+            | Error::TimeIsNotGiven
+            | Error::AheadOfTime { .. } => self.fmt_of_time(f),
             Error::Conflict { .. }
             | Error::TooManyCommands { .. }
             | Error::ExpirationsGone { .. }
@@ -507,6 +485,40 @@ impl Error {
                 }
             }
             _ => unreachable!("it is not of a file"),
+        }
+    }
+
+    /// The message of an error about the time, and the remedy.
+    fn fmt_of_time(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::ClockBehind { wall, mark } => write!(
+                f,
+                "the wall clock says {wall}, but this database has relied on {mark}: correct the clock, or open with \
+                 clock_behind(ClockBehind::StartAtMark) to go on from {mark}",
+                wall = Timestamp::from_system_time_up(*wall),
+                mark = Timestamp::from_system_time_up(*mark),
+            ),
+            Error::ClockUnsettled { wall, settled } => write!(
+                f,
+                "the wall clock has leapt from {settled} to {wall}, which is not settled yet: correct the clock, call \
+                 confirm_clock() if it is right, or wait for max_clock_skew to pass",
+                wall = Timestamp::from_system_time_up(*wall),
+                settled = Timestamp::from_system_time_up(*settled),
+            ),
+            Error::TimeIsGiven { what } => write!(
+                f,
+                "the time of this database is given by its program, where this is refused: {what}"
+            ),
+            Error::TimeIsNotGiven => f.write_str(
+                "the time of this database is that of a clock: only one that was made with Options::given_time has its time given",
+            ),
+            Error::AheadOfTime { moment, now } => write!(
+                f,
+                "the cursor is of {moment}, and the time that was given is {now}: try again when it has come so far",
+                moment = Timestamp::from_system_time_up(*moment),
+                now = Timestamp::from_system_time_up(*now),
+            ),
+            _ => unreachable!("it is not of the time"),
         }
     }
 

@@ -417,19 +417,24 @@ impl Catalogue {
             Change::ClosedAt(time) => self.closed_at = self.closed_at.max(*time),
             Change::Branch(branch) => self.branch(*branch),
             Change::Reserved(seq) => self.reserved = self.reserved.max(*seq),
-            Change::Used {
-                seq,
-                table,
-                run,
-                container,
-            } => {
-                self.used = self.used.max(*seq);
-                self.next_table = self.next_table.max(*table);
-                self.next_run = self.next_run.max(*run);
-                self.next_container = self.next_container.max(*container);
-            }
+            Change::Used { .. } => self.use_up(change),
         }
         Ok(())
+    }
+
+    fn use_up(&mut self, change: &Change) {
+        if let Change::Used {
+            seq,
+            table,
+            run,
+            container,
+        } = change
+        {
+            self.used = self.used.max(*seq);
+            self.next_table = self.next_table.max(*table);
+            self.next_run = self.next_run.max(*run);
+            self.next_container = self.next_container.max(*container);
+        }
     }
 
     fn remove(&mut self, id: ContainerId) -> Result<(), String> {

@@ -200,7 +200,7 @@ impl Engine {
     fn purge_view(&self, given: &GivenTime, state: &ContainerState) -> ExpiryView {
         let moment = given.purge_horizon(self.given_ends_dropped(given, state));
         let settings = state.whole_settings();
-        // What had ended by then is not known any more; an open view may show some of it.
+        // The items that had ended by then are not known any more; an open view may show some of them.
         let is_forgotten = moment < settings.known_from().before(1);
         match is_forgotten && given.oldest_held().is_some() {
             true => ExpiryView::at(Timestamp(0), Settings::default),

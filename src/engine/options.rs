@@ -307,15 +307,13 @@ impl Options {
     }
 
     /// Time is not a clock's but what [`Database::advance_to`](crate::Database::advance_to) says: for a state machine
-    /// that must give the same answers wherever and whenever it is run, such as a replica. A database is made with it and
-    /// keeps it: to open it for writing without it, or another one with it, is [`Error::TimeIsGiven`] or
-    /// [`Error::TimeIsNotGiven`]. An open that only reads, or follows, goes by the mark.
+    /// that must give the same answers wherever it is run. A database is made with it and keeps it: another open for
+    /// writing is an [error](crate::Error::TimeIsGiven), and so is this one of a database that goes by a clock.
     ///
-    /// An open starts at the mark: after [`Database::close`](crate::Database::close) that is the time that was given
-    /// last, after a crash the time of the last write that is there. No rule about clocks that are behind or ahead
-    /// applies. Nothing is purged before
+    /// An open starts at the time of a [`Database::close`](crate::Database::close), or after a crash of the last write that
+    /// is there. No rule about clocks applies. Nothing is purged before
     /// [`Database::set_purge_limit`](crate::Database::set_purge_limit) allows it. Quotas that expire items and bulk loads
-    /// are refused, and commands that expire items may stand in any number.
+    /// are refused, and commands may stand in any number.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -333,9 +331,6 @@ impl Options {
     /// assert!(!c.contains("k")?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    ///
-    /// [`Error::TimeIsGiven`]: crate::Error::TimeIsGiven
-    /// [`Error::TimeIsNotGiven`]: crate::Error::TimeIsNotGiven
     pub fn given_time(mut self) -> Self {
         self.given_time = true;
         self

@@ -214,7 +214,7 @@ fn version(db: &Database) -> Version {
     db.commit(&Batch::new()).unwrap().version()
 }
 
-/// What no answer may show.
+/// Does something that no answer may show.
 fn disturb(
     db: Database,
     sim: &mut Sim,
@@ -367,7 +367,7 @@ fn what_a_power_cut_takes_is_repeated_with_the_same_answers() {
     }
 }
 
-/// What is durable after the power was cut is of no later time than the last write that is left.
+/// A state that a power cut left is of no later time than the last write that is left.
 fn cut_after(about: &str, late: impl Fn(&Database, &Container)) {
     let sim = Sim::new(1);
     let db = options(&sim)

@@ -394,7 +394,8 @@ fn what_another_container_keeps_in_the_log_leaves_on_time() {
 /// The log is trimmed while there is always a full memtable to flush, also for one that no flush takes along.
 #[test]
 fn a_quiet_container_keeps_no_long_log_beside_a_busy_one() {
-    for few in [1, 20] {
+    // Of forty the memtable is sealed first, being the larger one, and flushed first.
+    for few in [1, 20, 40, 55] {
         let stage = stage(false);
         let quiet = stage.db.container("quiet").unwrap();
         for n in 0..few {
@@ -413,7 +414,7 @@ fn a_quiet_container_keeps_no_long_log_beside_a_busy_one() {
             most = most.max(stage.db.stats().log_bytes);
         }
         assert!(written > 500, "{written}");
-        assert!(most <= 512 << 10, "{most} bytes of log beside {few}");
+        assert!(most <= 352 << 10, "{most} bytes of log beside {few}");
         assert_eq!(quiet.iter().count(), few);
     }
 }

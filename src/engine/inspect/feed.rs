@@ -267,7 +267,7 @@ impl Engine {
             None => state.feeds().dropped(),
             Some(given) => {
                 let dropped = self.given_ends_dropped(given, state);
-                // What was kept for less long, earlier, is known no more either.
+                // Ends that were kept for less long, earlier, are known no more either.
                 let dropped = dropped.max(state.feeds().dropped().unwrap_or_default());
                 (dropped > Timestamp(0)).then_some(dropped)
             }

@@ -59,23 +59,23 @@ impl Engine {
         states: &[Arc<ContainerState>],
     ) -> Vec<Vec<Arc<ContainerState>>> {
         let most_bytes = self.options.memtable_bytes / GROUP_SHARE;
+        let oldest = |state: &Arc<ContainerState>| {
+            let oldest = state.read_state().sealed.last().cloned()?;
+            let first = oldest.segment().unwrap_or(u64::MAX);
+            Some((first, oldest.counted(), state.clone()))
+        };
+        let mut sealed: Vec<_> = states.iter().filter_map(oldest).collect();
+        // One that needs the oldest log is not overtaken for ever by those of a busy container.
+        sealed.sort_by_key(|(first, ..)| *first);
         let (mut groups, mut bytes) = (vec![], 0);
-        for state in states {
-            let Some(size) = state
-                .read_state()
-                .sealed
-                .last()
-                .map(|flushable| flushable.counted())
-            else {
-                continue;
-            };
+        for (_, size, state) in sealed {
             match groups.last_mut() {
                 Some(group) if bytes + size <= most_bytes && Vec::len(group) < GROUP_MOST => {
-                    group.push(state.clone());
+                    group.push(state);
                     bytes += size;
                 }
                 _ => {
-                    groups.push(vec![state.clone()]);
+                    groups.push(vec![state]);
                     bytes = size;
                 }
             }

@@ -42,7 +42,7 @@ impl GivenTime {
         })
     }
 
-    /// What has ended later is purged by nothing.
+    /// No purge takes an item that has ended later.
     pub fn limit(&self) -> Timestamp {
         Timestamp(self.limit.load(Ordering::Acquire))
     }

@@ -1,4 +1,4 @@
-//! What a program does that gives the time: it moves it, says how far purges may go, and reads at a moment.
+//! Operations of a program that gives the time: it moves it, says how far purges may go, and reads at a moment.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl Engine {
         let commit = self.commit_log.lock();
         let basis = self.commit_log.all_before(&commit)?;
         let mut manifest = self.catalog.edit();
-        // What has ended by now may be purged by this word alone, without a later write.
+        // Items that have ended by now may be purged by this alone, without a later write.
         let relied_on = limit.min(self.clock.now());
         self.edit(
             &mut manifest,

@@ -120,7 +120,7 @@ impl<'a> StateChanges<'a> {
             let before = change.changing.settings();
             let to = observed.settings_after(change.place, usize::MAX, moment, &before);
             let needed = change.needed(engine, &to);
-            // What stands no more differs between databases of one history, so where time is given there is no limit.
+            // The commands that still stand differ between databases of one history: where time is given there is no limit.
             for own in own().filter(|_| engine.given_time.is_none()) {
                 change.state.check_standing(&own.change, &needed)?;
             }

@@ -169,24 +169,6 @@ impl Clock for ManualClock {
     }
 }
 
-/// The wall of a database whose time the program gives: it is always behind, so settled time moves by
-/// [`SettledClock::advance_to`](super::SettledClock::advance_to) alone. Uptime is that of the clock below.
-struct NoWall(DatabaseClock);
-
-impl Clock for NoWall {
-    fn wall(&self) -> u64 {
-        0
-    }
-
-    fn uptime(&self) -> u64 {
-        self.0.uptime()
-    }
-
-    fn wall_at_most(&self) -> Option<u64> {
-        Some(0)
-    }
-}
-
 /// A moment of the wall as the coarse clock counts: the second, and in it the first nanosecond that is later. So what is
 /// asked for each item needs no division.
 #[cfg(target_os = "linux")]
@@ -225,13 +207,16 @@ pub enum DatabaseClock {
     System,
     /// The program's own.
     Custom(Arc<dyn Clock>),
+    /// The wall of a database whose time the program gives: it is always behind, so settled time moves by
+    /// [`SettledClock::advance_to`](super::SettledClock::advance_to) alone. Uptime is that of another clock.
+    NoWall(Box<DatabaseClock>),
 }
 
 // Not as a `Clock`: that is a public trait, and this type is not.
 impl DatabaseClock {
     /// One whose wall tells nothing: time is given.
     pub fn without_wall(self) -> DatabaseClock {
-        DatabaseClock::Custom(Arc::new(NoWall(self)))
+        DatabaseClock::NoWall(Box::new(self))
     }
 
     /// [`Clock::wall`].
@@ -240,6 +225,7 @@ impl DatabaseClock {
         match self {
             DatabaseClock::System => SystemClock.wall(),
             DatabaseClock::Custom(clock) => clock.wall(),
+            DatabaseClock::NoWall(_) => 0,
         }
     }
 
@@ -248,6 +234,7 @@ impl DatabaseClock {
         match self {
             DatabaseClock::System => SystemClock.uptime(),
             DatabaseClock::Custom(clock) => clock.uptime(),
+            DatabaseClock::NoWall(clock) => clock.uptime(),
         }
     }
 
@@ -257,6 +244,7 @@ impl DatabaseClock {
         match self {
             DatabaseClock::System => SystemClock.wall_at_most(),
             DatabaseClock::Custom(clock) => clock.wall_at_most(),
+            DatabaseClock::NoWall(_) => Some(0),
         }
     }
 
@@ -268,6 +256,7 @@ impl DatabaseClock {
             #[cfg(not(target_os = "linux"))]
             DatabaseClock::System => SourceWatch::Any(&SystemClock, moment),
             DatabaseClock::Custom(clock) => SourceWatch::Any(&**clock, moment),
+            DatabaseClock::NoWall(_) => SourceWatch::Behind,
         }
     }
 }
@@ -280,6 +269,8 @@ pub enum SourceWatch<'a> {
     Coarse(CoarseLimit),
     /// Any clock.
     Any(&'a dyn Clock, Timestamp),
+    /// None.
+    Behind,
 }
 
 impl SourceWatch<'_> {
@@ -299,6 +290,7 @@ impl SourceWatch<'_> {
                 };
                 wall <= moment.0
             }
+            SourceWatch::Behind => true,
         }
     }
 }

@@ -49,6 +49,11 @@ fn killed_after(edit: &'static str) -> Image {
     match edit {
         "create" => drop(author.container("last")),
         "flush" => author.db.flush().unwrap(),
+        // The log stays, for the others.
+        "flush of one" => {
+            author.fill("plain", "c", 40);
+            assert!(author.db.step().unwrap());
+        }
         "merge" => {
             author.db.flush().unwrap();
             author.fill("plain", "a", 9);
@@ -174,7 +179,14 @@ fn said(image: &Image, disk: &Sim) -> [Option<String>; 3] {
 #[test]
 fn a_last_edit_that_no_copy_confirms_is_damage() {
     let (mut refused, mut repaired) = (0, 0);
-    for edit in ["create", "flush", "merge", "drop", "default"] {
+    for edit in [
+        "create",
+        "flush",
+        "flush of one",
+        "merge",
+        "drop",
+        "default",
+    ] {
         let image = killed_after(edit);
         let of_kind = |image: &Image, kind: &str| {
             let mut found = files(image).into_iter();
