@@ -199,6 +199,12 @@ fn unread(options: &Options) -> (Database, Container) {
     let items = db.container("items").unwrap();
     items.put("k", vec![7; 100]).unwrap();
     items.put("large", vec![7; 50_000]).unwrap();
+    // So many blocks.
+    for n in 0..800 {
+        items
+            .put(format!("n{n}"), format!("{n} ").repeat(30))
+            .unwrap();
+    }
     db.flush().unwrap();
     db.close().unwrap();
     let db = options.open("/db").unwrap();
@@ -238,6 +244,8 @@ fn what_was_never_read_is_waited_for_and_what_was_is_not() {
                 expected,
                 "{compression:?} {reads:?}"
             );
+            // Of another block, which nobody has read.
+            assert_eq!(items.try_get("n99").unwrap(), AtOnce::WouldWait);
             // A large value is used where it is mapped, or read again each time.
             assert_eq!(items.try_get("large").unwrap(), AtOnce::WouldWait);
             let found = items.get("large").unwrap();
