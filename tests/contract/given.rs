@@ -143,7 +143,7 @@ fn answer(db: &Database, n: usize, step: &Step) -> String {
         What::Update(k) => {
             let updated = c.fetch_update(key(*k), |item| match item {
                 Some(item) if item.value().len() > 20 => Update::Delete,
-                Some(item) => Update::Put([&item.value()[..], b"+"].concat().into(), Ttl::Inherit),
+                Some(item) => Update::Put([&item.value()[..], b"+"].concat(), Ttl::Inherit),
                 None => Update::Keep,
             });
             format!("{updated:?}")
@@ -211,7 +211,7 @@ fn shown(c: &Container, cursors: &[ExpiryCursor]) -> String {
 }
 
 fn version(db: &Database) -> Version {
-    db.commit(&Batch::new()).unwrap().version()
+    db.commit(Batch::new()).unwrap().version()
 }
 
 /// Does something that no answer may show.
