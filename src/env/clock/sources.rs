@@ -256,7 +256,8 @@ impl DatabaseClock {
             #[cfg(not(target_os = "linux"))]
             DatabaseClock::System => SourceWatch::Any(&SystemClock, moment),
             DatabaseClock::Custom(clock) => SourceWatch::Any(&**clock, moment),
-            DatabaseClock::NoWall(_) => SourceWatch::Behind,
+            // It comes to no moment; another kind of watch would cost each item of a scan something.
+            DatabaseClock::NoWall(_) => SourceWatch::Any(&SystemClock, Timestamp::MAX),
         }
     }
 }
@@ -269,8 +270,6 @@ pub enum SourceWatch<'a> {
     Coarse(CoarseLimit),
     /// Any clock.
     Any(&'a dyn Clock, Timestamp),
-    /// None.
-    Behind,
 }
 
 impl SourceWatch<'_> {
@@ -290,7 +289,6 @@ impl SourceWatch<'_> {
                 };
                 wall <= moment.0
             }
-            SourceWatch::Behind => true,
         }
     }
 }
