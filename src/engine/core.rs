@@ -91,19 +91,14 @@ impl Engine {
         changes.splice(0..0, news);
         editing.commit(basis, changes, settled)?;
         // All that was noted is said.
-        self.obsolete.retire_inputs(|| self.clock.now());
+        self.obsolete.retire_held(|| self.clock.now());
         Ok(())
     }
 
     /// Makes an edit of what operations of the log have changed: then the log need not hold them.
     pub fn repeat_logged(&self) -> Result<()> {
-        let nothing = (vec![], Timestamp(0));
-        self.edit(
-            &mut self.catalog.edit(),
-            Basis::TABLES,
-            nothing.0,
-            nothing.1,
-        )
+        let mut editing = self.catalog.edit();
+        self.edit(&mut editing, Basis::TABLES, vec![], Timestamp(0))
     }
 
     /// Takes a snapshot of the published writes.

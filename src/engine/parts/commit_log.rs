@@ -34,6 +34,7 @@
 //! | --- | --- | --- |
 //! | a flush, range deletes with it; the log's first segment is named | what was written up to a moment before | [`CommitLog::all_so_far`] |
 //! | tables are merged, joined or dropped | tables, whose writes were durable before them, and a time of its own | [`Basis::TABLES`] |
+//! | the same where time is given | those, and what was written by the time by which they were judged | [`CommitLog::all_so_far`] |
 //! | a drop is repeated at once | nothing of its own | [`Basis::TABLES`] |
 //! | an operation for which the log has no room; a bulk load; a new log is begun; the log is closed | all that came before it | [`CommitLog::all_before`], under the lock |
 //!

@@ -106,14 +106,14 @@ impl ObsoleteTables {
         self.queue.lock().waiting.extend(gone.into_iter().cloned());
     }
 
-    /// Holds the tables of a container that was dropped, until [`ObsoleteTables::retire_inputs`].
+    /// Holds the tables of a container that was dropped, until [`ObsoleteTables::retire_held`].
     pub fn hold_runs(&self, runs: &[Arc<Run>]) {
         let tables = runs.iter().flat_map(|run| &run.files);
         self.queue.lock().held.extend(tables.cloned());
     }
 
     /// Takes over all that was held: since `now` the catalogue does not name it.
-    pub fn retire_inputs(&self, now: impl FnOnce() -> Timestamp) {
+    pub fn retire_held(&self, now: impl FnOnce() -> Timestamp) {
         let mut queue = self.queue.lock();
         if queue.held.is_empty() {
             return;

@@ -261,6 +261,7 @@ impl Engine {
             return Ok(Err(Fault::Changed(Changed { container, key })));
         }
         let moment = stamped.moment();
+        let last = Seq(moment.first.0 + writes.len() - 1);
         changes.stamp(self, (writes, observed), &stamped.reading, &moment)?;
         let logged = self.log_and_apply(&mut stamped, writes).map(Some);
         let logged = logged.or_else(|error| {
@@ -268,11 +269,9 @@ impl Engine {
             if has_room || writes.decoded().any(|op| op.is_record()) {
                 return Err(error);
             }
-            let last = Seq(moment.first.0 + writes.len() - 1);
             changes.say_by_edit(self, &mut stamped.commit, last, &moment)?;
             Ok(None)
         })?;
-        let last = Seq(moment.first.0 + writes.len() - 1);
         let position = logged
             .as_ref()
             .map_or(Position(0), |logged| logged.position);

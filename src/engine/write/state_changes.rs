@@ -52,7 +52,7 @@ struct NewSettings<'a> {
 }
 
 /// A container that is made, or dropped.
-enum Turn {
+enum NameChange {
     Made(Arc<ContainerState>),
     Dropped(Arc<ContainerState>, Seq),
 }
@@ -60,7 +60,7 @@ enum Turn {
 /// See the file's head. Dropped before they count, they have changed nothing.
 pub(in crate::engine) struct StateChanges<'a> {
     settings: Vec<NewSettings<'a>>,
-    turns: Vec<Turn>,
+    names: Vec<NameChange>,
     /// The containers of which quota, or what is kept, is set.
     limits: Vec<(&'a Arc<ContainerState>, Op<'a>)>,
     /// All of them, but for settings.
@@ -94,7 +94,7 @@ impl<'a> StateChanges<'a> {
         };
         Box::new(StateChanges {
             settings: changed.map(begin).collect(),
-            turns: vec![],
+            names: vec![],
             limits: vec![],
             changes: vec![],
             is_said: false,
@@ -128,47 +128,37 @@ impl<'a> StateChanges<'a> {
             change.to = Some((to, Seq(moment.first.0 + last as u64)));
         }
         for (at, op) in writes.decoded().enumerate() {
-            self.check(engine, &op)?;
-            self.take(engine, writes, op, Seq(moment.first.0 + at as u64));
+            self.take(engine, writes, op, Seq(moment.first.0 + at as u64))?;
         }
         Ok(())
     }
 
-    fn check(&self, engine: &Engine, op: &Op<'_>) -> Result<()> {
-        match op {
-            Op::Create { new, .. } => {
-                let new = NewContainer::decode(new).expect("this program encoded it");
-                engine.check_quota(new.quota)
-            }
-            Op::SetQuota { quota, .. } => engine.check_quota(*quota),
-            _ => Ok(()),
-        }
-    }
-
     /// Takes an operation. The names that operations go by are as they were looked up.
-    fn take(&mut self, engine: &Engine, writes: &Prepared<'a>, op: Op<'a>, seq: Seq) {
+    fn take(&mut self, engine: &Engine, writes: &Prepared<'a>, op: Op<'a>, seq: Seq) -> Result<()> {
         let id = op.container();
         match op {
             Op::Create { new, .. } => {
                 let new = NewContainer::decode(new).expect("this program encoded it");
+                engine.check_quota(new.quota)?;
                 let record = ContainerRecord::of_new(id, seq, &new);
                 let state =
                     ContainerState::new(&record, ContainerVersion::default(), engine.pool.clone());
-                self.turns.push(Turn::Made(Arc::new(state)));
+                self.names.push(NameChange::Made(Arc::new(state)));
                 self.changes.push(Change::CreateContainer(record));
             }
             Op::Drop { name, .. } => {
-                let made = self.turns.iter().rev().find_map(|turn| match turn {
-                    Turn::Made(state) if state.id() == id => Some(state.clone()),
+                let made = self.names.iter().rev().find_map(|change| match change {
+                    NameChange::Made(state) if state.id() == id => Some(state.clone()),
                     _ => None,
                 });
                 let state = made.or_else(|| engine.containers.get(name));
                 let state = state.expect("its name was looked up under this lock");
-                self.turns.push(Turn::Dropped(state, seq));
+                self.names.push(NameChange::Dropped(state, seq));
                 let dropped = [Change::DropContainer(id), Change::Dropped(seq)];
                 self.changes.extend(dropped);
             }
             Op::SetQuota { quota, .. } => {
+                engine.check_quota(quota)?;
                 self.limits.push((writes.state_of(&op), op));
                 self.changes.push(Change::Quota(id, quota));
             }
@@ -182,6 +172,7 @@ impl<'a> StateChanges<'a> {
             }
             _ => {}
         }
+        Ok(())
     }
 
     /// The changes as an edit says them.
@@ -235,10 +226,10 @@ impl<'a> StateChanges<'a> {
         if !self.is_said {
             engine.commit_log.log()?.sync_to(position)?;
         }
-        for turn in &self.turns {
-            match turn {
-                Turn::Made(state) => engine.containers.insert(state),
-                Turn::Dropped(state, seq) => engine.containers.remove(state.name(), *seq),
+        for change in &self.names {
+            match change {
+                NameChange::Made(state) => engine.containers.insert(state),
+                NameChange::Dropped(state, seq) => engine.containers.remove(state.name(), *seq),
             }
         }
         engine.commit_log.publish(last);
@@ -269,9 +260,9 @@ impl<'a> StateChanges<'a> {
         if !self.is_said {
             editing.note(said);
         }
-        let dropped = self.turns.into_iter().filter_map(|turn| match turn {
-            Turn::Made(_) => None,
-            Turn::Dropped(state, _) => Some(engine.empty(commit, &editing, state)),
+        let dropped = self.names.into_iter().filter_map(|change| match change {
+            NameChange::Made(_) => None,
+            NameChange::Dropped(state, _) => Some(engine.empty(commit, &editing, state)),
         });
         Ok(dropped.collect())
     }

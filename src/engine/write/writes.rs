@@ -67,9 +67,9 @@ pub struct Writes {
     conditions: Vec<Condition>,
     /// Whether one of the writes changes what a container is.
     change_state: bool,
-    /// The numbers of those that go by a container's name and are left out where it does not fit.
+    /// The numbers, ascending, of those that go by a container's name and are left out where it does not fit.
     skipped_on_miss: Vec<usize>,
-    /// The numbers of those that make a container compressed as the database's usually are.
+    /// The numbers, ascending, of those that make a container compressed as the database's usually are.
     usually_compressed: Vec<usize>,
     /// Whether one goes by a name.
     has_names: bool,
@@ -242,7 +242,7 @@ impl Writes {
 
     /// Whether the write of this number is left out where the name that it goes by does not fit.
     pub(in crate::engine) fn is_skipped_on_miss(&self, at: usize) -> bool {
-        self.skipped_on_miss.contains(&at)
+        self.skipped_on_miss.binary_search(&at).is_ok()
     }
 
     /// Whether one of the writes changes what a container is, and so waits for a sync.
@@ -257,7 +257,7 @@ impl Writes {
 
     /// Whether the write of this number makes a container that is compressed as the database's usually are.
     pub(in crate::engine) fn is_usually_compressed(&self, at: usize) -> bool {
-        self.usually_compressed.contains(&at)
+        self.usually_compressed.binary_search(&at).is_ok()
     }
 
     /// The batch's durability, if it has its own.
