@@ -367,8 +367,8 @@ fn what_a_power_cut_takes_is_repeated_with_the_same_answers() {
     }
 }
 
-/// A state that a power cut left is of no later time than the last write that is left.
-fn cut_after(about: &str, late: impl Fn(&Database, &Container)) {
+/// A database that syncs only when told to, with an item that ends after ten milliseconds and may be purged then.
+fn with_one_that_ends_soon() -> (Sim, Database, Container) {
     let sim = Sim::new(1);
     let db = options(&sim)
         .sync_interval(Duration::from_secs(1_000_000))
@@ -379,6 +379,12 @@ fn cut_after(about: &str, late: impl Fn(&Database, &Container)) {
     db.set_purge_limit(at(START + 1_000)).unwrap();
     c.put_with_ttl("soon", "1", Duration::from_millis(10))
         .unwrap();
+    (sim, db, c)
+}
+
+/// A state that a power cut left is of no later time than the last write that is left.
+fn cut_after(about: &str, late: impl Fn(&Database, &Container)) {
+    let (sim, db, c) = with_one_that_ends_soon();
     c.put("kept", "2").unwrap();
     db.sync().unwrap();
     let (left, early) = (version(&db), START + 5);
@@ -413,16 +419,7 @@ fn what_a_power_cut_leaves_is_of_the_time_of_its_last_write() {
 
 #[test]
 fn what_is_purged_had_ended_by_a_time_whose_writes_are_synced() {
-    let sim = Sim::new(1);
-    let db = options(&sim)
-        .sync_interval(Duration::from_secs(1_000_000))
-        .open("/db")
-        .unwrap();
-    let c = db.container("c").unwrap();
-    db.advance_to(at(START)).unwrap();
-    db.set_purge_limit(at(START + 1_000)).unwrap();
-    c.put_with_ttl("soon", "1", Duration::from_millis(10))
-        .unwrap();
+    let (sim, db, c) = with_one_that_ends_soon();
     db.flush().unwrap();
     db.advance_to(at(START + 20)).unwrap();
     c.put("later", "2").unwrap();
