@@ -23,6 +23,10 @@ impl Timestamp {
     /// Later than every moment: "never".
     pub const MAX: Timestamp = Timestamp(u64::MAX);
 
+    /// The last moment that time comes to, in 292 million years: the longest ttl, counted from then, still ends before
+    /// [`Timestamp::MAX`].
+    pub const LAST: Timestamp = Timestamp(i64::MAX as u64);
+
     /// This moment plus `millis`; at most [`Timestamp::MAX`].
     pub fn after(self, millis: u64) -> Timestamp {
         Timestamp(self.0.saturating_add(millis))
@@ -46,10 +50,11 @@ impl Timestamp {
     }
 
     /// From the standard library's type, rounded down to a whole millisecond, as stamps are; a moment before the epoch
-    /// becomes the epoch.
+    /// becomes the epoch, and one after [`Timestamp::LAST`] that.
     pub fn from_system_time(time: SystemTime) -> Timestamp {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+        let millis = Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+        millis.min(Timestamp::LAST)
     }
 
     /// From the standard library's type, rounded up to a whole millisecond; a moment before the epoch becomes the

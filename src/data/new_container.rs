@@ -3,7 +3,7 @@
 //! ```text
 //! container  name prefixed | default varint, as rule.rs spells it | compression varint | keep expired varint (ms) | quota
 //! compression 0 none, 1 lz4, 2 zstd
-//! quota      bytes varint (0: none) | when full varint: 0 refuse, 1 expire soonest
+//! quota      bytes varint (0: none, with refuse) | when full varint: 0 refuse, 1 expire soonest
 //! ```
 
 use crate::base::coding::{ByteReader, Malformed, put_prefixed, put_varint};
@@ -70,8 +70,8 @@ pub(super) fn quota(reader: &mut ByteReader<'_>) -> Result<Option<Quota>, Malfor
         when_full: choice(&WHEN_FULL, reader)?,
     };
     match (quota.max_live_bytes, quota.check()) {
-        (0, _) => Ok(None),
-        (_, Ok(())) => Ok(Some(quota)),
+        (0, _) if quota.when_full == WhenFull::Refuse => Ok(None),
+        (1.., Ok(())) => Ok(Some(quota)),
         _ => Err(at.malformed("a quota out of range")),
     }
 }

@@ -165,3 +165,22 @@ fn ranges_know_what_they_hold() {
         .is_empty()
     );
 }
+
+#[test]
+fn no_quota_has_one_spelling() {
+    let decoded = |quota: [u8; 2]| {
+        let mut bytes = NewContainer {
+            name: "n",
+            default: DefaultMillis::Off,
+            compression: Compression::None,
+            keep_expired: 0,
+            quota: None,
+        }
+        .encode();
+        let at = bytes.len() - quota.len();
+        bytes[at..].copy_from_slice(&quota);
+        NewContainer::decode(&bytes).map(|new| new.quota)
+    };
+    assert_eq!(decoded([0, 0]), Ok(None));
+    decoded([0, 1]).unwrap_err();
+}

@@ -93,6 +93,20 @@ fn horizon_of(read_state: &ReadState, max: Seq, bare: Option<Arc<BareRanges>>) -
     }
 }
 
+/// By what a scan judges now, or always: the view of the one moment, and settled time at that.
+fn views(
+    engine: &Engine,
+    state: &ContainerState,
+    fixed: Option<(&CertainView, Timestamp)>,
+) -> ExpiryViews {
+    match fixed {
+        Some((view, settled)) => {
+            ExpiryViews::at(view.later.now, settled, || view.later.settings.clone())
+        }
+        None => engine.expiry_views(state),
+    }
+}
+
 /// A walk from `to`, or from behind the bare range that it would begin in: `origin` becomes the key from which on the
 /// walk sees every item, unless that is the end of its range.
 fn walk(
@@ -378,16 +392,12 @@ impl Scan {
             ..
         } = self;
         let Progress { left, walks } = &mut *self.progress.lock();
-        let bare = || (!self.is_fixed).then(|| state.bare().clone());
-        let walks = walks.get_or_insert_with(|| Walks::new(&self.pin, state, bare()));
         let fixed = self.is_fixed.then_some((&*view, self.settled.now));
-        let read = || match fixed {
-            Some((view, settled)) => {
-                ExpiryViews::at(view.later.now, settled, || view.later.settings.clone())
-            }
-            None => engine.expiry_views(state),
-        };
-        let mut check = ExpiryCheck::new(&view.later, &mut self.settled, moment, read);
+        let bare = || fixed.is_none().then(|| state.bare().clone());
+        let walks = walks.get_or_insert_with(|| Walks::new(&self.pin, state, bare()));
+        let mut check = ExpiryCheck::new(&view.later, &mut self.settled, moment, || {
+            views(engine, state, fixed)
+        });
         self.items += 1;
         let item = walks.next(left, forward, &mut check, view);
         self.in_slice = walks.front.as_ref().is_some_and(Walk::has_slice);

@@ -219,12 +219,12 @@ impl DatabaseClock {
         DatabaseClock::NoWall(Box::new(self))
     }
 
-    /// [`Clock::wall`].
+    /// [`Clock::wall`], at most [`Timestamp::LAST`].
     #[inline]
     pub fn wall(&self) -> u64 {
         match self {
             DatabaseClock::System => SystemClock.wall(),
-            DatabaseClock::Custom(clock) => clock.wall(),
+            DatabaseClock::Custom(clock) => clock.wall().min(Timestamp::LAST.0),
             DatabaseClock::NoWall(_) => 0,
         }
     }

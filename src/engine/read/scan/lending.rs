@@ -8,11 +8,11 @@
 //! each it checks that this moment has not come and that the settings are the same, else it decides again about the
 //! items behind that one. So each item is live by a reading of the clock, and by the settings, after the code for the
 //! one before it has returned. A record that is dead by the clock stays dead, unless the clock leads: then items are
-//! decided one by one.
+//! decided one by one. What is judged by one moment is decided once.
 
 use std::ops::ControlFlow;
 
-use super::{Progress, Scan, Walks};
+use super::{Progress, Scan, Walks, views};
 use crate::base::{Result, Timestamp};
 #[cfg(feature = "tokio")]
 use crate::data::item::Item;
@@ -102,17 +102,17 @@ impl Scan {
         dying_alone: bool,
         lent: &mut Lent,
     ) -> Result<(Result<bool>, Holds)> {
-        assert!(!self.is_fixed, "what is lent is as of now");
         self.engine.check_open(&self.state)?;
         let leads = self.engine.clock.leads();
         let now = self.look_at_the_clock();
         self.calls += 1;
         let (engine, state, view) = (&self.engine, &self.state, &self.view);
         let Progress { left, walks } = &mut *self.progress.lock();
-        let bare = || Some(state.bare().clone());
+        let fixed = self.is_fixed.then_some((view, self.settled.now));
+        let bare = || fixed.is_none().then(|| state.bare().clone());
         let walks = walks.get_or_insert_with(|| Walks::new(&self.pin, state, bare()));
         let mut check = ExpiryCheck::new(&view.later, &mut self.settled, now, || {
-            engine.expiry_views(state)
+            views(engine, state, fixed)
         });
         let is_more = walks.lend(
             (left, forward),
@@ -167,6 +167,7 @@ impl Scan {
             clock: self.engine.clock.watch(holds.until),
             state: &self.state,
             settings: holds.settings,
+            is_fixed: self.is_fixed,
         }
     }
 
@@ -188,6 +189,8 @@ struct Watch<'a> {
     state: &'a ContainerState,
     /// The version of the settings by which it decided.
     settings: u64,
+    /// Whether it decided by one moment and its settings, whenever that is.
+    is_fixed: bool,
 }
 
 impl Watch<'_> {
@@ -196,7 +199,7 @@ impl Watch<'_> {
     fn is_still(&self) -> bool {
         // In this order: the settings are those in force at the reading of the clock or later.
         !self.engine.scheduler.is_closing()
-            && self.clock.is_up_to()
-            && self.state.settings_version() == self.settings
+            && (self.is_fixed
+                || self.clock.is_up_to() && self.state.settings_version() == self.settings)
     }
 }
