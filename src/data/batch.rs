@@ -304,7 +304,7 @@ impl Op<'_> {
     }
 
     /// Appends the bytes shown in this file's head.
-    #[inline]
+    #[inline(always)]
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
             Op::Put {
@@ -324,6 +324,7 @@ impl Op<'_> {
     }
 
     /// The same for all but puts.
+    #[inline(never)]
     fn encode_other(&self, out: &mut Vec<u8>) {
         let mut start = |tag: u8| {
             out.push(tag);
@@ -459,6 +460,7 @@ impl<'a> Ops<'a> {
 }
 
 /// Reads the body of what is no put; it begins `at` a place.
+#[inline(never)]
 fn read_other<'a>(
     at: ByteReader<'a>,
     (tag, container): (u8, ContainerId),

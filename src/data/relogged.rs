@@ -121,6 +121,7 @@ fn read_relogged<'a>(reader: &mut ByteReader<'a>) -> Result<Relogged<'a>, Malfor
     })
 }
 
+#[inline(always)]
 pub(super) fn container(reader: &mut ByteReader<'_>) -> Result<ContainerId, Malformed> {
     Ok(ContainerId(reader.varint_up_to(u64::from(u32::MAX))? as u32))
 }

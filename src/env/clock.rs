@@ -95,7 +95,7 @@ impl SettledClock {
         behind: ClockBehind,
     ) -> Result<SettledClock> {
         let max_skew = u64::try_from(max_skew.as_millis()).unwrap_or(u64::MAX);
-        let (wall, uptime) = (clock.wall(), clock.uptime());
+        let (wall, uptime) = (clock.wall().min(Timestamp::LAST.0), clock.uptime());
         check_behind(wall, max_skew, time_high_water, behind)?;
         let leads = time_high_water.0 > 0 && wall.saturating_sub(time_high_water.0) > max_skew;
         let settled = wall.max(time_high_water.0);
@@ -183,6 +183,11 @@ impl SettledClock {
         self.read_again()
     }
 
+    /// What it reads, within what time comes to.
+    fn wall(&self) -> u64 {
+        self.clock.wall().min(Timestamp::LAST.0)
+    }
+
     /// Reads it anew, and decides.
     #[inline(never)]
     fn read_again(&self) -> ClockReading {
@@ -196,7 +201,7 @@ impl SettledClock {
     }
 
     fn read_locked(&self, state: &mut State) -> ClockReading {
-        let (wall, uptime) = (self.clock.wall(), self.clock.uptime());
+        let (wall, uptime) = (self.wall(), self.clock.uptime());
         let elapsed = uptime.saturating_sub(state.settled_uptime);
         let lead = wall.saturating_sub(state.settled.saturating_add(elapsed));
         let unsettled = if lead <= self.max_skew {
@@ -242,7 +247,7 @@ impl SettledClock {
     /// The wall is right: settles a lead, and ends the wait before purging.
     pub fn confirm(&self) {
         let mut state = self.state.lock();
-        let (wall, uptime) = (self.clock.wall(), self.clock.uptime());
+        let (wall, uptime) = (self.wall(), self.clock.uptime());
         self.end_lead(&mut state, wall, uptime);
         state.hold_until = None;
         self.note_lead(&mut state, wall, false);

@@ -91,6 +91,7 @@ impl Writes {
     }
 
     /// The same where the database is known.
+    #[inline(always)]
     pub(in crate::engine) fn add(&mut self, state: &Arc<ContainerState>, op: Op<'_>) -> Result<()> {
         self.encode(op)?;
         self.place_of(state);
@@ -137,6 +138,7 @@ impl Writes {
         Ok(())
     }
 
+    #[inline(always)]
     fn encode(&mut self, op: Op<'_>) -> Result<()> {
         /// A batch of one small write needs no more; a larger batch reallocates rarely.
         const LEAST_BYTES: u64 = 4 << 10;

@@ -207,25 +207,39 @@ pub enum DatabaseClock {
     System,
     /// The program's own.
     Custom(Arc<dyn Clock>),
-    /// The wall of a database whose time the program gives: it is always behind, so settled time moves by
-    /// [`SettledClock::advance_to`](super::SettledClock::advance_to) alone. Uptime is that of another clock.
-    NoWall(Box<DatabaseClock>),
+}
+
+/// The clock of a database whose time the program gives. Its wall is always behind, so settled time moves by
+/// [`SettledClock::advance_to`](super::SettledClock::advance_to) alone; uptime is that of another clock.
+struct NoWall(DatabaseClock);
+
+impl Clock for NoWall {
+    fn wall(&self) -> u64 {
+        0
+    }
+
+    fn uptime(&self) -> u64 {
+        self.0.uptime()
+    }
+
+    fn wall_at_most(&self) -> Option<u64> {
+        Some(0)
+    }
 }
 
 // Not as a `Clock`: that is a public trait, and this type is not.
 impl DatabaseClock {
     /// One whose wall tells nothing: time is given.
     pub fn without_wall(self) -> DatabaseClock {
-        DatabaseClock::NoWall(Box::new(self))
+        DatabaseClock::Custom(Arc::new(NoWall(self)))
     }
 
-    /// [`Clock::wall`], at most [`Timestamp::LAST`].
+    /// [`Clock::wall`].
     #[inline]
     pub fn wall(&self) -> u64 {
         match self {
             DatabaseClock::System => SystemClock.wall(),
-            DatabaseClock::Custom(clock) => clock.wall().min(Timestamp::LAST.0),
-            DatabaseClock::NoWall(_) => 0,
+            DatabaseClock::Custom(clock) => clock.wall(),
         }
     }
 
@@ -234,7 +248,6 @@ impl DatabaseClock {
         match self {
             DatabaseClock::System => SystemClock.uptime(),
             DatabaseClock::Custom(clock) => clock.uptime(),
-            DatabaseClock::NoWall(clock) => clock.uptime(),
         }
     }
 
@@ -244,7 +257,6 @@ impl DatabaseClock {
         match self {
             DatabaseClock::System => SystemClock.wall_at_most(),
             DatabaseClock::Custom(clock) => clock.wall_at_most(),
-            DatabaseClock::NoWall(_) => Some(0),
         }
     }
 
@@ -256,8 +268,6 @@ impl DatabaseClock {
             #[cfg(not(target_os = "linux"))]
             DatabaseClock::System => SourceWatch::Any(&SystemClock, moment),
             DatabaseClock::Custom(clock) => SourceWatch::Any(&**clock, moment),
-            // It comes to no moment; another kind of watch would cost each item of a scan something.
-            DatabaseClock::NoWall(_) => SourceWatch::Any(&SystemClock, Timestamp::MAX),
         }
     }
 }

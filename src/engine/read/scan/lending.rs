@@ -126,15 +126,23 @@ impl Scan {
             engine.note_bare(state, &found, self.pin.seq());
         }
         self.items += lent.len() as u64;
-        // A record that was dead by a clock that leads may live again.
-        let is_final = leads.is_multiple_of(2) && engine.clock.leads() == leads;
-        let until = if is_final {
-            view.later.now
-        } else {
-            Timestamp(0)
+        // What is judged by one moment holds for ever; a change of settings ends a call, and changes nothing.
+        let holds = match self.is_fixed {
+            true => Holds {
+                until: Timestamp::MAX,
+                settings: self.state.settings_version(),
+            },
+            // A record that was dead by a clock that leads may live again.
+            false if leads.is_multiple_of(2) && engine.clock.leads() == leads => Holds {
+                until: view.later.now,
+                settings: self.settings,
+            },
+            false => Holds {
+                until: Timestamp(0),
+                settings: self.settings,
+            },
         };
-        let settings = self.settings;
-        Ok((is_more, Holds { until, settings }))
+        Ok((is_more, holds))
     }
 
     /// As many items as a full chunk lends; each was live at a moment of this call.
@@ -167,7 +175,6 @@ impl Scan {
             clock: self.engine.clock.watch(holds.until),
             state: &self.state,
             settings: holds.settings,
-            is_fixed: self.is_fixed,
         }
     }
 
@@ -189,8 +196,6 @@ struct Watch<'a> {
     state: &'a ContainerState,
     /// The version of the settings by which it decided.
     settings: u64,
-    /// Whether it decided by one moment and its settings, whenever that is.
-    is_fixed: bool,
 }
 
 impl Watch<'_> {
@@ -199,7 +204,7 @@ impl Watch<'_> {
     fn is_still(&self) -> bool {
         // In this order: the settings are those in force at the reading of the clock or later.
         !self.engine.scheduler.is_closing()
-            && (self.is_fixed
-                || self.clock.is_up_to() && self.state.settings_version() == self.settings)
+            && self.clock.is_up_to()
+            && self.state.settings_version() == self.settings
     }
 }
