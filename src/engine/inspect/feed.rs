@@ -206,10 +206,7 @@ impl Engine {
         if let FeedPosition::After(given) = &from {
             self.reach(given.before)?;
         }
-        // A reader that begins at the known ends does not ask for those that were dropped before. A job may have judged
-        // at the moment of the beginning; so of the ends at that moment only those by a later write are given.
-        let asks = !matches!(from, FeedPosition::Start | FeedPosition::Now);
-        let (reading, before, above) = state.feeds().open(asks, || self.begin(state, &from));
+        let (reading, before, above) = state.feeds().open(|| self.begin(state, &from));
         let given = match from {
             FeedPosition::After(given) => given,
             _ => Given {
@@ -233,17 +230,19 @@ impl Engine {
         Ok(feed)
     }
 
-    /// The moment at which a reader begins, and the sequence number above which it does at that moment, if there is one.
-    fn begin(&self, state: &ContainerState, from: &FeedPosition) -> (Timestamp, Option<Seq>) {
-        // Read first, it is at most the moment after now.
+    /// The moment at which a reader begins, the sequence number above which it does at that moment, if there is one, and
+    /// whether it asks for all ends from there on, also for those that jobs have left out before.
+    fn begin(&self, state: &ContainerState, from: &FeedPosition) -> (Timestamp, Option<Seq>, bool) {
+        // Read first: so it is at most the moment after now.
         let oldest = self.ends_known_from(state);
         let settled = self.clock.read().settled;
         match from {
-            FeedPosition::After(given) => (given.before, given.above),
-            FeedPosition::Start if oldest <= settled => (oldest, None),
-            FeedPosition::Since(moment) => (*moment, None),
-            FeedPosition::From(moment) if *moment != settled => (*moment, None),
-            _ => (settled, Some(self.commit_log.published())),
+            FeedPosition::After(given) => (given.before, given.above, true),
+            FeedPosition::Start if oldest <= settled => (oldest, None, false),
+            FeedPosition::Since(moment) => (*moment, None, true),
+            FeedPosition::From(moment) if *moment != settled => (*moment, None, true),
+            // A job may have judged at this very moment.
+            _ => (settled, Some(self.commit_log.published()), false),
         }
     }
 
