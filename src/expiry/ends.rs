@@ -7,6 +7,7 @@
 //! at 50 s the default becomes 30 s   50 s: before, it was there           the change
 //! at 70 s the default goes off       60 s: it had ended                   the default
 //! at 40 s: expire_before(80 s)       40 s                                 the command
+//! off until 60 s, then again 60 s    60 s: before, it was there           the default, and not without the change
 //! ```
 //!
 //! An end is exact from [`Settings::known_from`] on, and never changes again once it has passed: a change at T gives what it
@@ -125,6 +126,21 @@ impl Settings {
         }
     }
 
+    /// Whether all ends from a moment on are told apart; at the moment itself, if a sequence number is given, those by
+    /// a write above it.
+    pub fn tell_ends_from(&self, moment: Timestamp, above: Option<Seq>) -> bool {
+        let known_from = self.known_from();
+        let last_untold = match &self.past {
+            None => self.last_seq(),
+            Some(past) => {
+                let first = past.changes.first();
+                first.map_or(Seq::MAX, |made| Seq(made.seq.0.saturating_sub(1)))
+            }
+        };
+        let is_later = || above.is_some_and(|above| above >= last_untold);
+        moment >= known_from || moment.after(1) == known_from && is_later()
+    }
+
     /// When the last change was made, as far as it can have ended something; 0 if there was none.
     pub fn last_change(&self) -> Timestamp {
         match &self.past {
@@ -199,10 +215,15 @@ struct Since {
 fn natural(header: &Header, default: DefaultMillis, since: Since) -> Ending {
     let life = default.life(header.ttl);
     let end = life.end(header.written_at);
-    let (cause, by) = match life {
-        _ if end < since.at => (Cause::Change, since.by),
-        Life::Inherited(_) => (Cause::Default, header.seq),
-        _ => (Cause::Own, header.seq),
+    let cause = match life {
+        _ if end < since.at => Cause::Change,
+        Life::Inherited(_) => Cause::Default,
+        _ => Cause::Own,
+    };
+    // In the millisecond of the change, too, it was there until the change.
+    let by = match end <= since.at {
+        true => header.seq.max(since.by),
+        false => header.seq,
     };
     Ending {
         at: end.max(since.at),

@@ -3,7 +3,7 @@
 //!
 //! Method: a database on a simulated disk with a manual clock, background work step by step; what a person thinks of, then
 //! random histories beside a model that knows of no records, settings of before, or jobs: only of items that live, and of
-//! ends that were not given yet.
+//! ends that were not given yet. A second reader begins anew in the middle of it, often in a millisecond in which items end.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
@@ -21,6 +21,7 @@ use testkit::random::Random;
 use testkit::watched::Watched;
 
 mod beside_jobs;
+mod one_millisecond;
 
 const NOW: u64 = 1_767_225_600_000;
 const DAY: Duration = Duration::from_secs(86_400);
@@ -371,10 +372,23 @@ struct Model {
     /// The live items: when each was written, its ttl and its value.
     live: BTreeMap<String, (u64, Ttl, u64)>,
     /// Ends that were not given: by end and key, with the value and the cause.
-    ended: BTreeMap<(u64, String), (u64, ExpirationCause)>,
+    ended: Ends,
+    /// Those that came after the second reader had begun.
+    ended_since: Ends,
+    /// Ends from here on are for it.
+    since: u64,
 }
 
+type Ends = BTreeMap<(u64, String), (u64, ExpirationCause)>;
+
 impl Model {
+    fn has_ended(&mut self, at: u64, key: String, ended: (u64, ExpirationCause)) {
+        if at >= self.since {
+            self.ended_since.insert((at, key.clone()), ended);
+        }
+        self.ended.insert((at, key), ended);
+    }
+
     fn end(&self, (written, ttl, _): (u64, Ttl, u64)) -> Option<(u64, ExpirationCause)> {
         let millis = |duration: Duration| duration.as_millis() as u64;
         match (ttl, self.default) {
@@ -395,7 +409,7 @@ impl Model {
                         Some(at) if end < at => (at, ExpirationCause::Change),
                         _ => (end, cause),
                     };
-                    self.ended.insert((end, key), (item.2, cause));
+                    self.has_ended(end, key, (item.2, cause));
                 }
                 _ => {
                     self.live.insert(key, item);
@@ -408,8 +422,7 @@ impl Model {
         let live = std::mem::take(&mut self.live);
         for (key, item) in live {
             if ends(self, &item) {
-                let ended = (item.2, ExpirationCause::Command);
-                self.ended.insert((now, key), ended);
+                self.has_ended(now, key, (item.2, ExpirationCause::Command));
             } else {
                 self.live.insert(key, item);
             }
@@ -419,6 +432,7 @@ impl Model {
     fn write(&mut self, keys: impl Fn(&str) -> bool) {
         self.live.retain(|key, _| !keys(key));
         self.ended.retain(|(_, key), _| !keys(key));
+        self.ended_since.retain(|(_, key), _| !keys(key));
     }
 }
 
@@ -431,6 +445,8 @@ struct History {
     model: Model,
     random: Random,
     cursor: ExpiryCursor,
+    /// That of the second reader.
+    second: ExpiryCursor,
     changes: usize,
     given: usize,
     /// The reader may be closed and opened again; else it is open all the time.
@@ -472,6 +488,13 @@ impl History {
                     .write(|other| other == key(n) || other == key(n + 1));
                 let item = (now, Ttl::After(ms(7)), id);
                 self.model.live.insert(key(n), item);
+            }
+            4 if self.model.live.contains_key(&key(n)) => {
+                assert!(c.expire(key(n), Ttl::Until(at(now))).unwrap());
+                let (_, _, id) = self.model.live[&key(n)];
+                let item = (now, Ttl::After(Duration::ZERO), id);
+                self.model.live.insert(key(n), item);
+                self.model.pass(now, None);
             }
             _ => {
                 let (ttl, stored) = match self.random.below(6) {
@@ -544,48 +567,83 @@ impl History {
             _ => usize::MAX,
         };
         let ended = open.get_or_insert_with(|| self.w.c.expirations(self.cursor.clone()));
-        for _ in 0..most {
-            let next: Option<Expiration> = ended.next().map(Result::unwrap);
-            let due = self.model.ended.first_key_value();
-            let due = due.filter(|((end, _), _)| *end < now);
-            let due = due.map(|((end, key), (id, cause))| (*end, key.clone(), *id, *cause));
-            let given = next.as_ref().map(|one| {
-                let value = String::from_utf8(one.value().to_vec()).unwrap();
-                let key = String::from_utf8(one.key().to_vec()).unwrap();
-                let end = millis_of(one.expired_at());
-                (end, key, value.parse().unwrap(), one.cause())
-            });
-            assert_eq!(given, due);
-            let Some((end, key, ..)) = due else { break };
-            self.model.ended.remove(&(end, key));
-            self.given += 1;
-        }
+        self.given += take_some(ended, &mut self.model.ended, now, most);
         self.cursor = ended.cursor();
+        if self.may_close && self.random.below(3) == 0 {
+            *open = None;
+        }
+    }
+
+    /// The second reader takes all that has ended, or begins anew.
+    fn pull_second(&mut self, open: &mut Option<Expirations>) {
+        let now = self.now();
+        self.model.pass(now, None);
+        if self.random.below(3) == 0 {
+            self.model.since = now + self.random.below(2) as u64;
+            self.model.ended_since.clear();
+            let from = match self.random.below(2) {
+                0 if self.model.since == now => ExpiryCursor::now(),
+                _ => ExpiryCursor::at(at(self.model.since)),
+            };
+            let second = self.w.c.expirations(from);
+            self.second = second.cursor();
+            *open = Some(second);
+            return;
+        }
+        let ended = open.get_or_insert_with(|| self.w.c.expirations(self.second.clone()));
+        self.given += take_some(ended, &mut self.model.ended_since, now, usize::MAX);
+        self.second = ended.cursor();
         if self.may_close && self.random.below(3) == 0 {
             *open = None;
         }
     }
 }
 
+/// Takes so many ends at most, which are these.
+fn take_some(ended: &mut Expirations, due: &mut Ends, now: u64, most: usize) -> usize {
+    for count in 0..most {
+        let next: Option<Expiration> = ended.next().map(Result::unwrap);
+        let first = due.first_key_value();
+        let first = first.filter(|((end, _), _)| *end < now);
+        let first = first.map(|((end, key), (id, cause))| (*end, key.clone(), *id, *cause));
+        let given = next.as_ref().map(|one| {
+            let value = String::from_utf8(one.value().to_vec()).unwrap();
+            let key = String::from_utf8(one.key().to_vec()).unwrap();
+            let end = millis_of(one.expired_at());
+            (end, key, value.parse().unwrap(), one.cause())
+        });
+        assert_eq!(given, first, "{:?}", ended.cursor());
+        let Some((end, key, ..)) = first else {
+            return count;
+        };
+        due.remove(&(end, key));
+    }
+    most
+}
+
 fn play(seed: u64, keep: Duration, steps: usize) -> usize {
     let w = world(keep);
     let mut history = History {
         cursor: w.c.expirations(ExpiryCursor::now()).cursor(),
+        second: w.c.expirations(ExpiryCursor::now()).cursor(),
         w,
         model: Model {
             default: DefaultTtl::NoDefault,
             live: BTreeMap::new(),
             ended: BTreeMap::new(),
+            ended_since: BTreeMap::new(),
+            since: 0,
         },
         random: Random(seed),
         changes: 0,
         given: 0,
         may_close: keep > Duration::ZERO,
     };
-    let (mut open, mut snapshot) = (None, None);
+    let (mut open, mut second, mut snapshot) = (None, None, None);
     history.pull(&mut open);
+    history.pull_second(&mut second);
     for _ in 0..steps {
-        match history.random.below(40) {
+        match history.random.below(44) {
             0..16 => history.write(),
             16..18 => history.change(),
             18..26 => history.w.pass(1 << history.random.below(9)),
@@ -595,10 +653,11 @@ fn play(seed: u64, keep: Duration, steps: usize) -> usize {
             33 => snapshot = Some(history.w.db.snapshot()),
             34 => snapshot = None,
             35 if history.may_close && history.random.below(3) == 0 => {
-                (open, snapshot) = (None, None);
+                (open, second, snapshot) = (None, None, None);
                 let orderly = history.random.below(2) == 0;
                 history.w = history.w.reopen(orderly);
             }
+            40..44 => history.pull_second(&mut second),
             _ => {
                 let _ = history.w.db.step().unwrap();
             }

@@ -18,16 +18,19 @@
 //!    before T. Each end by a later stamp is at T or after. So the ends before T are complete, and no new end comes
 //!    before a cursor. A bulk load is stamped when it begins: an item of it that ended before the load took effect was
 //!    never there, and its end may not be told.
-//! 2. Each end is checked before it is given: has the newest visible version of the key this end? If not, the item was
-//!    replaced or deleted before, or is written anew. If no version is found, a job may have dropped it; then
+//! 2. Each end is checked before it is given: has the newest visible version of the key this end, and is it still to be
+//!    given? If not, the item was replaced or deleted before, or is written anew; an older version may end in the
+//!    millisecond in which the newest had ended already. If no version is found, a job may have dropped it; then
 //!    `dropped`, which is read after, is not before that end, and the pull fails. Records that the dropped version hid
 //!    may still be stored. They had ended, too, when it was dropped; `dropped` is not before their ends either
 //!    (feeds.rs), and a reader from there on is told that something is missing.
 //! 3. A job may have judged at the very moment at which a reader begins. Of the ends at that moment the reader is given
-//!    only those by a write above its first sequence number: no job that judged before knew of these.
+//!    only those by a write above its first sequence number: no job that judged before knew of these, and none of the
+//!    items was gone before. The settings need not tell ends by changes up to that number apart.
 //! 4. A cursor that was given proves that settled time had reached it. If a reader is opened at the cursor while the
 //!    clock is behind it, settled time starts at the cursor, as it does at the mark. Giving an end raises the mark,
-//!    which becomes durable with the next write, or with the close.
+//!    which becomes durable with the next write, or with the close. A cursor of a reader that has given nothing, and
+//!    began with all of its moment, does so whenever it is opened.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -86,8 +89,10 @@ pub enum FeedPosition {
     Start,
     /// At ends from now on.
     Now,
-    /// At ends from a moment on.
+    /// At ends from a moment on; if it is that of the opening, at ends from now on.
     From(Timestamp),
+    /// At all ends from a moment on.
+    Since(Timestamp),
     /// After the ends that were given.
     After(Given),
 }
@@ -133,7 +138,7 @@ impl Feed {
     pub fn place(&self) -> FeedPosition {
         match self.is_proof || self.given.above.is_some() {
             true => FeedPosition::After(self.given.clone()),
-            false => FeedPosition::From(self.given.before),
+            false => FeedPosition::Since(self.given.before),
         }
     }
 
@@ -201,28 +206,7 @@ impl Engine {
         if let FeedPosition::After(given) = &from {
             self.reach(given.before)?;
         }
-        // A reader that begins at the known ends does not ask for those that were dropped before. A job may have judged
-        // at the moment of the beginning; so of the ends at that moment only those by a later write are given.
-        let asks = matches!(from, FeedPosition::From(_) | FeedPosition::After(_));
-        let known_from = state.whole_settings().known_from();
-        let feeds = state.feeds();
-        let (reading, before, above) = feeds.open(asks, || {
-            let from_now = |moment| (moment, Some(self.commit_log.published()));
-            match &from {
-                FeedPosition::Start if self.given_time.is_some() => {
-                    (self.ends_known_from(state), None)
-                }
-                FeedPosition::Start => {
-                    from_now(known_from.max(feeds.dropped().unwrap_or_default()))
-                }
-                FeedPosition::Now => from_now(self.clock.read().settled),
-                FeedPosition::From(moment) if *moment == self.clock.read().settled => {
-                    from_now(*moment)
-                }
-                FeedPosition::From(moment) => (*moment, None),
-                FeedPosition::After(given) => (given.before, given.above),
-            }
-        });
+        let (reading, before, above) = state.feeds().open(|| self.begin(state, &from));
         let given = match from {
             FeedPosition::After(given) => given,
             _ => Given {
@@ -244,6 +228,22 @@ impl Engine {
         };
         self.check_known(state, &feed)?;
         Ok(feed)
+    }
+
+    /// The moment at which a reader begins, the sequence number above which it does at that moment, if there is one, and
+    /// whether it asks for all ends from there on, also for those that jobs have left out before.
+    fn begin(&self, state: &ContainerState, from: &FeedPosition) -> (Timestamp, Option<Seq>, bool) {
+        // Read first: so it is at most the moment after now.
+        let oldest = self.ends_known_from(state);
+        let settled = self.clock.read().settled;
+        match from {
+            FeedPosition::After(given) => (given.before, given.above, true),
+            FeedPosition::Start if oldest <= settled => (oldest, None, false),
+            FeedPosition::Since(moment) => (*moment, None, true),
+            FeedPosition::From(moment) if *moment != settled => (*moment, None, true),
+            // A job may have judged at this very moment.
+            _ => (settled, Some(self.commit_log.published()), false),
+        }
     }
 
     /// Settled time is no earlier than the moment of a cursor that was given.
@@ -274,22 +274,26 @@ impl Engine {
         }
     }
 
+    /// From this moment on jobs have left out no end.
+    fn ends_kept_from(&self, state: &ContainerState) -> Timestamp {
+        let dropped = self.ends_dropped(state);
+        dropped.map_or(Timestamp(0), |dropped| dropped.after(1))
+    }
+
     /// From this moment on all ends are known.
     fn ends_known_from(&self, state: &ContainerState) -> Timestamp {
-        let dropped = self.ends_dropped(state);
-        let kept = dropped.map_or(Timestamp(0), |dropped| dropped.after(1));
-        kept.max(state.whole_settings().known_from())
+        let kept_from = self.ends_kept_from(state);
+        kept_from.max(state.whole_settings().known_from())
     }
 
     fn check_known(&self, state: &ContainerState, feed: &Feed) -> Result<()> {
-        let before = feed.given.before;
-        let known_from = self.ends_known_from(state);
-        let of_settings = || before < state.whole_settings().known_from();
-        let has_missed = || self.given_time.is_some() || feed.reading.has_missed() || of_settings();
-        match before < known_from && has_missed() {
+        let Given { before, above, .. } = feed.given;
+        let has_missed = || self.given_time.is_some() || feed.reading.has_missed();
+        let is_dropped = before < self.ends_kept_from(state) && has_missed();
+        match is_dropped || !state.whole_settings().tell_ends_from(before, above) {
             true => Err(Error::ExpirationsGone {
                 container: state.name().to_owned(),
-                known_from: known_from.to_system_time(),
+                known_from: self.ends_known_from(state).to_system_time(),
             }),
             false => Ok(()),
         }
@@ -356,7 +360,7 @@ impl Engine {
                 return Ok(None);
             }
             let (end, key) = feed.take_first();
-            let ended = self.ended(state, &feed.settings, end, &key);
+            let ended = self.ended(state, feed, end, &key);
             // It was not given: a later call gathers it again.
             let ended = ended.inspect_err(|_| feed.version = None)?;
             self.check_known(state, feed)?;
@@ -372,11 +376,11 @@ impl Engine {
         }
     }
 
-    /// The newest version of a key, if it has this end.
+    /// The newest version of a key, if it has this end, and was neither given nor over when the reader began.
     fn ended(
         &self,
         state: &Arc<ContainerState>,
-        settings: &Settings,
+        feed: &Feed,
         end: Timestamp,
         key: &[u8],
     ) -> Result<Option<Ended>> {
@@ -388,8 +392,8 @@ impl Engine {
         if header.is_tombstone() {
             return Ok(None);
         }
-        Ok(match settings.ending(&header) {
-            Some(ending) if ending.at == end => Some(Ended {
+        Ok(match feed.settings.ending(&header) {
+            Some(ending) if ending.at == end && !feed.given.has(&ending, key) => Some(Ended {
                 key: key.into(),
                 value: hit.value::<Wait>()?.into(),
                 header,

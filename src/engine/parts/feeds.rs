@@ -228,16 +228,15 @@ impl Feeds {
 
     /// Opens a reader that wants all writes; returns its pin and its position. Ended items are kept for it from the
     /// position on; at the position itself only those that ended by a write above a sequence number, if one is given.
-    /// `position` is called when every job that begins later will keep them. If the reader `asks` for all ends from
-    /// there on, items that were left out before count as missed, too.
+    /// `position` is called when every job that begins later will keep them. If it says that the reader asks for all ends
+    /// from there on, items that were left out before count as missed, too.
     pub fn open(
         self: &Arc<Self>,
-        asks: bool,
-        position: impl FnOnce() -> (Timestamp, Option<Seq>),
+        position: impl FnOnce() -> (Timestamp, Option<Seq>, bool),
     ) -> (FeedPin, Timestamp, Option<Seq>) {
         let mut readers = self.readers.lock();
         self.is_read.store(true, Ordering::Release);
-        let (position, above) = position();
+        let (position, above, asks) = position();
         let last = readers.iter().map(|reader| reader.id).max();
         let id = last.map_or(0, |last| last + 1);
         let mut reader = FeedReader {

@@ -40,25 +40,29 @@ fn ttl() -> impl Strategy<Value = ItemTtl> {
     ]
 }
 
-/// The end by the definition: the first moment at which the item is gone. At a moment with changes it is gone if it is
-/// before the first of them, after the last, or between.
-fn first_gone(history: &[(Timestamp, Settings)], header: &Header, born: u64) -> Option<u64> {
-    (born..400).find(|&now| {
-        let now = Timestamp(now);
+/// The end by the definition: the first moment at which the item is gone, and the write after which it is. At a moment with
+/// changes it is gone if it is before the first of them, after the last, or between.
+fn first_gone(
+    history: &[(Timestamp, Settings)],
+    header: &Header,
+    born: u64,
+) -> Option<(Timestamp, Seq)> {
+    (born..400).map(Timestamp).find_map(|now| {
         let before = history.iter().rev().find(|(at, _)| *at < now);
+        let before = before.map(|(_, settings)| (header.seq, settings));
         let then = history.iter().filter(|(at, _)| *at == now);
-        before
-            .into_iter()
-            .chain(then)
-            .any(|(_, settings)| settings.gone(header, now))
+        let then = then.map(|(_, settings)| (settings.last_change_seq(), settings));
+        let mut all = before.into_iter().chain(then);
+        let (by, _) = all.find(|(_, settings)| settings.gone(header, now))?;
+        Some((now, by.max(header.seq)))
     })
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    // The end is the first moment at which the rule says that the item is gone, however the settings changed before and
-    // after; and the settings of an earlier moment are those that were in force.
+    // The end is the first moment at which the rule says that the item is gone, by the write after which it says so, however
+    // the settings changed before and after; and the settings of an earlier moment are those that were in force.
     #[test]
     fn the_end_is_when_the_rule_began_to_say_so(
         first in default_ttl(),
@@ -87,8 +91,8 @@ proptest! {
             let born_in = history.iter().filter(|(_, s)| s.last_change_seq() <= header.seq).count();
             let lived: Vec<_> = history[born_in.saturating_sub(1)..].to_vec();
             let ending = settings.ending(header).unwrap();
-            let at = (ending.at < Timestamp(400)).then_some(ending.at.0);
-            prop_assert_eq!(at, first_gone(&lived, header, *born), "{:?} {:?}", header, settings);
+            let end = (ending.at < Timestamp(400)).then_some((ending.at, ending.by));
+            prop_assert_eq!(end, first_gone(&lived, header, *born), "{:?} {:?}", header, settings);
         }
         for moment in 0..now {
             let then = history.iter().rev().find(|(at, _)| at.0 <= moment).unwrap();
