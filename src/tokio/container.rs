@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use crate::api::arguments::{KeyBounds, prefix_range};
 use crate::api::container::Container;
 use crate::api::expirations::ExpiryCursor;
-use crate::api::writing::Update;
+use crate::api::writing::{Update, Writes};
 use crate::base::{Attempt, DefaultTtl, Result, Ttl};
 use crate::data::item::{Item, Value};
 use crate::data::version::Version;
