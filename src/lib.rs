@@ -188,6 +188,8 @@ pub use typed::key::{TypedKey, TypedPrefix};
 #[cfg(feature = "typed")]
 pub use typed::read::{TypedIter, TypedKeys};
 #[cfg(feature = "typed")]
+pub use typed::transaction::TypedTransaction;
+#[cfg(feature = "typed")]
 pub use typed::value::{Json, TypedValue};
 #[cfg(feature = "typed")]
 pub use typed::view::TypedView;

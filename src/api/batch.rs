@@ -58,21 +58,23 @@ impl Batch {
     /// Stores an item that inherits the container's default.
     pub fn put(
         &mut self,
-        container: &Container,
+        container: impl AsRef<Container>,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> &mut Self {
+        let container = container.as_ref();
         self.put_with_ttl(container, key, value, Ttl::Inherit)
     }
 
     /// Stores an item with a ttl of its own.
     pub fn put_with_ttl(
         &mut self,
-        container: &Container,
+        container: impl AsRef<Container>,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
         ttl: impl Into<Ttl>,
     ) -> &mut Self {
+        let container = container.as_ref();
         let (key, value) = (key.as_ref(), value.as_ref());
         let mut ttl = check_item(key, value).and_then(|()| write_ttl(ttl.into()));
         if let Ok(WriteTtl::Keep) = ttl {
@@ -114,11 +116,12 @@ impl Batch {
     /// ```
     pub fn create(
         &mut self,
-        container: &Container,
+        container: impl AsRef<Container>,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
         ttl: impl Into<Ttl>,
     ) -> &mut Self {
+        let container = container.as_ref();
         let absent = Demand::Expect(Expect::Absent);
         self.ask(container, key.as_ref(), absent, self.on_miss);
         self.put_with_ttl(container, key, value, ttl)
@@ -140,11 +143,12 @@ impl Batch {
     /// ```
     pub fn replace(
         &mut self,
-        container: &Container,
+        container: impl AsRef<Container>,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
         ttl: impl Into<Ttl>,
     ) -> &mut Self {
+        let container = container.as_ref();
         let present = Demand::Expect(Expect::Present);
         self.ask(container, key.as_ref(), present, self.on_miss);
         self.put_with_ttl(container, key, value, ttl)
@@ -166,7 +170,8 @@ impl Batch {
     /// db.write(&batch)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn touch(&mut self, container: &Container, key: impl AsRef<[u8]>) -> &mut Self {
+    pub fn touch(&mut self, container: impl AsRef<Container>, key: impl AsRef<[u8]>) -> &mut Self {
+        let container = container.as_ref();
         let key = key.as_ref();
         self.ask(container, key, Demand::Touch, self.on_miss);
         self.put_without_value(container, key, Ok(WriteTtl::Absent))
@@ -191,10 +196,11 @@ impl Batch {
     /// ```
     pub fn expire(
         &mut self,
-        container: &Container,
+        container: impl AsRef<Container>,
         key: impl AsRef<[u8]>,
         ttl: impl Into<Ttl>,
     ) -> &mut Self {
+        let container = container.as_ref();
         let key = key.as_ref();
         self.ask(container, key, Demand::KeepValue, self.on_miss);
         self.put_without_value(container, key, counting_ttl(ttl.into()))
@@ -273,10 +279,11 @@ impl Batch {
     /// ```
     pub fn require(
         &mut self,
-        container: &Container,
+        container: impl AsRef<Container>,
         key: impl AsRef<[u8]>,
         expect: Expect,
     ) -> &mut Self {
+        let container = container.as_ref();
         let expect = Demand::Expect(expect);
         self.ask(container, key.as_ref(), expect, OnMiss::Conflict);
         self
@@ -297,7 +304,12 @@ impl Batch {
     /// assert_eq!(menu.keys(..).collect::<ebbtide::Result<Vec<_>>>()?, ["salad"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn delete_range(&mut self, container: &Container, range: impl KeyBounds) -> &mut Self {
+    pub fn delete_range(
+        &mut self,
+        container: impl AsRef<Container>,
+        range: impl KeyBounds,
+    ) -> &mut Self {
+        let container = container.as_ref();
         let range = checked_range(range);
         if range.as_ref().is_ok_and(|range| range.is_empty()) {
             return self;
@@ -328,7 +340,12 @@ impl Batch {
     /// db.write(batch)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn set_default_ttl(&mut self, container: &Container, default: DefaultTtl) -> &mut Self {
+    pub fn set_default_ttl(
+        &mut self,
+        container: impl AsRef<Container>,
+        default: DefaultTtl,
+    ) -> &mut Self {
+        let container = container.as_ref();
         let default = DefaultMillis::from_public(default);
         let op = default.map(|default| move |container| Op::SetDefault { container, default });
         self.push(container, op)
@@ -350,7 +367,12 @@ impl Batch {
     /// assert!(prices.get("gold")?.is_none() && prices.get("silver")?.is_some());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn expire_before(&mut self, container: &Container, moment: SystemTime) -> &mut Self {
+    pub fn expire_before(
+        &mut self,
+        container: impl AsRef<Container>,
+        moment: SystemTime,
+    ) -> &mut Self {
+        let container = container.as_ref();
         let moment = Timestamp::from_system_time_up(moment);
         self.command(container, Expire::Before(moment))
     }
@@ -359,15 +381,17 @@ impl Batch {
     /// Items of the batch itself count as written at the moment of the batch.
     pub fn expire_written_before(
         &mut self,
-        container: &Container,
+        container: impl AsRef<Container>,
         moment: SystemTime,
     ) -> &mut Self {
+        let container = container.as_ref();
         let moment = Timestamp::from_system_time_up(moment);
         self.command(container, Expire::WrittenBefore(moment))
     }
 
     /// Expires every item of the container, as [`Container::expire_all`] does; see [`Batch::expire_before`].
-    pub fn expire_all(&mut self, container: &Container) -> &mut Self {
+    pub fn expire_all(&mut self, container: impl AsRef<Container>) -> &mut Self {
+        let container = container.as_ref();
         self.command(container, Expire::All)
     }
 
@@ -450,7 +474,8 @@ impl Batch {
     }
 
     /// Deletes an item, whether it exists or not.
-    pub fn delete(&mut self, container: &Container, key: impl AsRef<[u8]>) -> &mut Self {
+    pub fn delete(&mut self, container: impl AsRef<Container>, key: impl AsRef<[u8]>) -> &mut Self {
+        let container = container.as_ref();
         let key = key.as_ref();
         self.push(
             container,

@@ -8,7 +8,7 @@ use crate::api::arguments::{KeyBounds, all_keys, key_range, prefix_range};
 use crate::api::cursor::Cursor;
 use crate::api::iter::{Iter, Keys};
 use crate::api::read::{Reading, reading_methods};
-use crate::api::writing::{Update, Waiting, Writing};
+use crate::api::writing::{Update, Waiting, Writes, Writing};
 use crate::base::{AtOnce, DefaultTtl, Result, Ttl};
 use crate::data::item::{Item, Value};
 use crate::data::write::Updated;
@@ -266,9 +266,8 @@ impl Container {
     }
 
     /// Reads an item and decides what to do with it, atomically: nobody writes the key in between, and the item neither
-    /// expires nor comes back by a corrected clock. If that happens, the closure is called again, as often as it takes: one
-    /// that writes the key itself never ends. True: the item was changed; false: it was kept, or there was none to delete,
-    /// and nothing was written.
+    /// expires nor comes back by a corrected clock. If that happens, the closure is called again, as often as it takes. True:
+    /// the item was changed; false: it was kept, or there was none to delete, and nothing was written.
     ///
     /// ```
     /// use ebbtide::{Database, Ttl, Update};
@@ -286,6 +285,11 @@ impl Container {
     /// assert_eq!(counters.get("hits")?.unwrap(), 5u64.to_be_bytes());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) where the closure writes the key itself, or changes the
+    /// container's default or expires on command: that call returns it, does nothing, and then so does this one. Other writes
+    /// it may do; one of them may be done several times.
     pub fn update(
         &self,
         key: impl AsRef<[u8]>,
@@ -402,7 +406,8 @@ impl Container {
         self.engine.container_stats(&self.state)
     }
 
-    fn writing(&self) -> Writing<'_, Waiting> {
+    /// To be written to, by a caller that waits.
+    pub(crate) fn writing(&self) -> Writing<'_, Waiting> {
         self.writing_by(Waiting)
     }
 
@@ -436,3 +441,10 @@ impl Container {
 }
 
 reading_methods!(Container);
+
+/// So that batches and transactions take every kind of handle.
+impl AsRef<Container> for Container {
+    fn as_ref(&self) -> &Container {
+        self
+    }
+}

@@ -8,7 +8,6 @@ use std::time::SystemTime;
 use crate::api::batch::Batch;
 use crate::api::container::Container;
 use crate::api::snapshot::Snapshot;
-use crate::api::transaction::Transaction;
 use crate::base::{AtOnce, Result, Wait};
 use crate::data::write::Written;
 use crate::engine::options::{ContainerOptions, Options};
@@ -194,82 +193,6 @@ impl Database {
     /// As of [`Database::commit`].
     pub fn try_write(&self, batch: impl Borrow<Batch>) -> Result<AtOnce<Written>> {
         AtOnce::of(self.engine.try_write(batch.borrow().checked()?))
-    }
-
-    /// Runs `body` as a transaction and commits it: its reads and writes take effect at one moment, over any
-    /// containers, as if it ran alone, or not at all. [`Transaction`] says what it sees, what a conflict is, what it
-    /// costs.
-    ///
-    /// ```
-    /// use ebbtide::Database;
-    ///
-    /// let folder = tempfile::tempdir()?;
-    /// let db = Database::open(folder.path())?;
-    /// let accounts = db.container("accounts")?;
-    /// accounts.put("ada", "50")?;
-    /// accounts.put("bob", "10")?;
-    /// let transfer = |from: &str, to: &str, amount: u64| {
-    ///     db.transaction(|tx| {
-    ///         let balance = |name: &str| -> ebbtide::Result<u64> {
-    ///             let value = tx.get(&accounts, name)?;
-    ///             Ok(value.map_or(0, |value| String::from_utf8_lossy(&value).parse().unwrap()))
-    ///         };
-    ///         let (before, after) = (balance(from)?, balance(to)?);
-    ///         if before < amount {
-    ///             return Ok(false); // nothing was written
-    ///         }
-    ///         tx.put(&accounts, from, (before - amount).to_string())?;
-    ///         tx.put(&accounts, to, (after + amount).to_string())?;
-    ///         Ok(true)
-    ///     })
-    /// };
-    /// assert!(transfer("ada", "bob", 30)?); // from however many threads: nothing is lost, and nothing made
-    /// assert!(!transfer("ada", "bob", 30)?);
-    /// assert_eq!(accounts.get("bob")?.unwrap(), "40");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// **Retries.** On a conflict `body` is run again, in a new transaction, up to 32 times in all, with rests in
-    /// between that grow from some 10 us to 10 ms: some 300 ms together. So it must do nothing else that may not be
-    /// done twice. A caller that waits differently uses [`Database::begin`].
-    ///
-    /// # Errors
-    /// The error of `body`, and then nothing was written; [`Error::Conflict`](crate::Error::Conflict) when the last try
-    /// met a conflict too; otherwise those of [`Transaction::commit`].
-    pub fn transaction<T>(&self, body: impl FnMut(&Transaction) -> Result<T>) -> Result<T> {
-        Transaction::run(&self.engine, body)
-    }
-
-    /// Begins a transaction, for callers that commit it and try again themselves. It waits for the write that is under
-    /// way, and under [`Durability::Sync`](crate::Durability) for the syncs that others wait for.
-    ///
-    /// ```
-    /// use ebbtide::Database;
-    ///
-    /// let folder = tempfile::tempdir()?;
-    /// let db = Database::open(folder.path())?;
-    /// let visits = db.container("visits")?;
-    /// let count = loop {
-    ///     let tx = db.begin();
-    ///     let before = tx.get(&visits, "home")?;
-    ///     let count: u64 = before.map_or(0, |value| String::from_utf8_lossy(&value).parse().unwrap()) + 1;
-    ///     tx.put(&visits, "home", count.to_string())?;
-    ///     match tx.commit() {
-    ///         Ok(_) => break count,
-    ///         Err(error) if error.is_conflict() => continue,
-    ///         Err(error) => return Err(error.into()),
-    ///     }
-    /// };
-    /// assert_eq!(count, 1);
-    ///
-    /// let tx = db.begin();
-    /// tx.delete_range(&visits, ..)?;
-    /// drop(tx); // rolled back
-    /// assert_eq!(visits.get("home")?.unwrap(), "1");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn begin(&self) -> Transaction {
-        Transaction::begin(&self.engine)
     }
 
     /// A snapshot of the writes so far.

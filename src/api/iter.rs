@@ -65,18 +65,18 @@ impl DoubleEndedIterator for Iter {
 
 impl std::iter::FusedIterator for Iter {}
 
-/// Keys in order, from both ends.
+/// Keys in order, from both ends: those of the items of an iterator, a container's or a [`TransactionIter`](crate::TransactionIter).
 #[must_use = "items are read when they are asked for"]
 #[derive(Debug)]
-pub struct Keys {
-    pub(crate) items: Iter,
+pub struct Keys<I = Iter> {
+    pub(crate) items: I,
 }
 
 fn key_of(item: Result<Item>) -> Result<Bytes> {
     item.map(|item| Bytes::copy_from_slice(item.key()))
 }
 
-impl Iterator for Keys {
+impl<I: Iterator<Item = Result<Item>>> Iterator for Keys<I> {
     type Item = Result<Bytes>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -84,10 +84,10 @@ impl Iterator for Keys {
     }
 }
 
-impl DoubleEndedIterator for Keys {
+impl<I: DoubleEndedIterator<Item = Result<Item>>> DoubleEndedIterator for Keys<I> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.items.next_back().map(key_of)
     }
 }
 
-impl std::iter::FusedIterator for Keys {}
+impl<I: std::iter::FusedIterator<Item = Result<Item>>> std::iter::FusedIterator for Keys<I> {}

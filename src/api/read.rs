@@ -160,9 +160,10 @@ impl<'a> Reading<'a> {
 
     /// The same, by chance that follows from this number.
     fn random_by(&self, mut state: u64) -> Result<Option<Item>> {
-        // The high half of a product is below its other factor.
-        let mut chance = |below| ((u128::from(drawn(&mut state)) * u128::from(below)) >> 64) as u64;
-        match self.point::<Wait>()?.draw(&mut chance)? {
+        match self
+            .point::<Wait>()?
+            .draw(&mut |below| drawn_below(&mut state, below))?
+        {
             Drawn::Item(item) => Ok(Some(item)),
             Drawn::Nothing => Ok(None),
             Drawn::Rare => self.random_of_all(state),
@@ -198,6 +199,12 @@ fn drawn(state: &mut u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
+}
+
+/// The next of them that is below this one.
+pub fn drawn_below(state: &mut u64, below: u64) -> u64 {
+    // The high half of a product is below its other factor.
+    ((u128::from(drawn(state)) * u128::from(below)) >> 64) as u64
 }
 
 /// The methods for reading a container.

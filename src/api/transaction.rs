@@ -11,36 +11,23 @@
 //! 1. Each call answers as if all calls were made at once, at the moment of the commit.
 //! 2. Nothing is seen by others before the commit, and nothing at all if there is none.
 //! 3. One call at a time: each has the lock of `state` while it lasts. A [`TransactionIter`] takes it for each step, so that
-//!    other calls may come in between. One that is leaked counts as one that has read all of its range.
+//!    other calls may come in between. One that is leaked counts as one that has read all of its range. A closure of an
+//!    update runs without it, too: it decides what happens to the key if that is as it was shown (api/within.rs).
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use bytes::Bytes;
-
-use crate::api::arguments::{
-    KeyBounds, all_keys, check_item, check_key, checked_range, key_range, prefix_range,
-};
+use crate::api::arguments::KeyBounds;
 use crate::api::container::Container;
-use crate::api::writing::write_ttl;
+use crate::api::iter::Keys;
+use crate::api::within::Within;
+use crate::api::writing::{Update, Writes};
 use crate::base::sync::Mutex;
-use crate::base::{Error, Result, Ttl};
-use crate::data::batch::KeyRange;
+use crate::base::{Result, Ttl};
 use crate::data::item::{Item, Value};
-use crate::data::own_writes::OwnPut;
-use crate::data::write::Written;
+use crate::data::write::{Updated, Written};
 use crate::engine::options::Durability;
 use crate::engine::{Handle, TransactionIter, TransactionState};
-use crate::env::sleep;
-
-/// How often a transaction is tried. With the rests in between, the last fails after some 300 ms.
-const TRIES: u32 = 32;
-/// The rest after the first try, doubled with each ...
-const FIRST_REST: Duration = Duration::from_micros(10);
-/// ... up to this.
-const LONGEST_REST: Duration = Duration::from_millis(10);
 
 /// Reads and writes that take effect together, at one moment, or not at all: over any containers of one database, and
 /// serializable: as if each transaction ran alone. [`Database::transaction`](crate::Database::transaction) makes one,
@@ -48,11 +35,12 @@ const LONGEST_REST: Duration = Duration::from_millis(10);
 /// themselves.
 ///
 /// It sees the writes from before it began, and its own writes on top of them; it does not see what others write
-/// meanwhile. All is judged by one time, [`Transaction::now`].
+/// meanwhile. All is judged by one time, [`Transaction::now`]. Where the caller has errors of its own,
+/// [`Database::try_transaction`](crate::Database::try_transaction) hands them through.
 ///
 /// **Conflicts.** Nothing is locked. When it commits, all that was read has to be as it was: each key, those that had
 /// no item too, and each range as far as it was read. Where something was written, deleted, came in between, or has
-/// *expired* since the transaction began, the answer is [`Error::Conflict`], with the container and the key, and
+/// *expired* since the transaction began, the answer is [`Error::Conflict`](crate::Error::Conflict), with the container and the key, and
 /// nothing is written. Each write of others counts, whatever it changes, also a delete of an absent key. The same goes
 /// for an item that has ended by the time it is read, for a read that finds nothing where a flush or a merge may have
 /// dropped such an item, and for a container whose default ttl was changed after the transaction began. So a read can
@@ -112,73 +100,55 @@ impl Transaction {
         }
     }
 
-    /// Runs `body` until it commits; see [`Database::transaction`](crate::Database::transaction).
-    pub(crate) fn run<T>(
-        engine: &Handle,
-        mut body: impl FnMut(&Transaction) -> Result<T>,
-    ) -> Result<T> {
-        let (random, mut tries) = (RandomState::new(), 1);
-        loop {
-            let transaction = Transaction::begin(engine);
-            let answer = body(&transaction);
-            let is_in_conflict = transaction.state.lock().is_in_conflict();
-            let failed = match answer {
-                Err(error) if !is_in_conflict => return Err(error),
-                Err(error) => error,
-                Ok(answer) => match transaction.commit() {
-                    Ok(_) => return Ok(answer),
-                    Err(error) if !error.is_conflict() => return Err(error),
-                    Err(conflict) => conflict,
-                },
-            };
-            if tries == TRIES {
-                return Err(failed);
-            }
-            let longest = LONGEST_REST.min(FIRST_REST.saturating_mul(1 << tries.min(20)));
-            let share = (random.hash_one(tries) % 512 + 512) as u32;
-            sleep(longest * share / 1024);
-            tries += 1;
-        }
+    /// Whether it has met a conflict, and cannot be committed.
+    pub(in crate::api) fn is_in_conflict(&self) -> bool {
+        self.state.lock().is_in_conflict()
     }
 
-    fn check(&self, container: &Container) -> Result<()> {
-        match Arc::ptr_eq(&self.engine, container.engine()) {
-            true => Ok(()),
-            false => Err(Error::invalid(
-                "transaction",
-                "over two databases",
-                "containers of one database",
-            )),
+    /// A container in this transaction.
+    pub(crate) fn within<'c>(&self, container: &'c Container) -> Within<'_, 'c> {
+        Within {
+            engine: &self.engine,
+            transaction: &self.state,
+            container,
         }
     }
 
     /// The value of a live item.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when the transaction cannot be committed any more, as with all that follow.
-    pub fn get(&self, container: &Container, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        Ok(self.item(container, key)?.map(Item::into_value))
+    /// [`Error::Conflict`](crate::Error::Conflict) when the transaction cannot be committed any more, as with all that follow.
+    pub fn get(
+        &self,
+        container: impl AsRef<Container>,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Value>> {
+        self.within(container.as_ref()).get(key.as_ref())
     }
 
     /// A live item with all that is known of it. One that the transaction has written counts as written at its
     /// [`Transaction::now`], and its version is not known yet: it is above all others.
-    pub fn item(&self, container: &Container, key: impl AsRef<[u8]>) -> Result<Option<Item>> {
-        let key = key.as_ref();
-        check_key(key)?;
-        self.check(container)?;
-        let mut state = self.state.lock();
-        Ok(state.item(&self.engine, container.state(), key)?.0)
+    pub fn item(
+        &self,
+        container: impl AsRef<Container>,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Item>> {
+        self.within(container.as_ref()).item(key.as_ref())
     }
 
     /// Whether a live item has the key.
-    pub fn contains(&self, container: &Container, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.item(container, key)?.is_some())
+    pub fn contains(
+        &self,
+        container: impl AsRef<Container>,
+        key: impl AsRef<[u8]>,
+    ) -> Result<bool> {
+        self.within(container.as_ref()).contains(key.as_ref())
     }
 
     /// All live items, in the order of keys, from both ends. The transaction's own writes are among them, each as it is
     /// when it is reached: it may go on writing meanwhile.
-    pub fn iter(&self, container: &Container) -> TransactionIter<'_> {
-        self.scan(container, all_keys())
+    pub fn iter(&self, container: impl AsRef<Container>) -> TransactionIter<'_> {
+        self.within(container.as_ref()).iter()
     }
 
     /// As [`Transaction::iter`], for the keys in a range. Only the part that was reached counts as read: of an iterator
@@ -205,24 +175,107 @@ impl Transaction {
     /// assert!(count.commit().unwrap_err().is_conflict());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn range(&self, container: &Container, range: impl KeyBounds) -> TransactionIter<'_> {
-        self.scan(container, key_range(range))
+    pub fn range(
+        &self,
+        container: impl AsRef<Container>,
+        range: impl KeyBounds,
+    ) -> TransactionIter<'_> {
+        self.within(container.as_ref()).range(range)
     }
 
     /// As [`Transaction::iter`], for the keys that start with these bytes.
-    pub fn prefix(&self, container: &Container, prefix: impl AsRef<[u8]>) -> TransactionIter<'_> {
-        self.scan(container, prefix_range(prefix.as_ref()))
+    pub fn prefix(
+        &self,
+        container: impl AsRef<Container>,
+        prefix: impl AsRef<[u8]>,
+    ) -> TransactionIter<'_> {
+        self.within(container.as_ref()).prefix(prefix)
     }
 
-    fn scan(&self, container: &Container, range: KeyRange) -> TransactionIter<'_> {
-        let state = self.check(container).map(|()| container.state().clone());
-        TransactionIter::new(&self.engine, &self.state, state, range)
+    /// The keys of a range, as [`Transaction::range`] reads its items.
+    pub fn keys(
+        &self,
+        container: impl AsRef<Container>,
+        range: impl KeyBounds,
+    ) -> Keys<TransactionIter<'_>> {
+        self.within(container.as_ref()).keys(range)
+    }
+
+    /// The values of many keys, in the order given; `None` where there is no live item.
+    ///
+    /// # Errors
+    /// The error of the first key that cannot be read.
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        container: impl AsRef<Container>,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>> {
+        self.within(container.as_ref()).get_many(keys)
+    }
+
+    /// The live item with the lowest key. Only the range up to it counts as read.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let (queue, done) = (db.container("queue")?, db.container("done")?);
+    /// ["job-1", "job-2"].iter().try_for_each(|job| queue.put(job, "paint"))?;
+    /// let next = || {
+    ///     db.transaction(|tx| {
+    ///         let Some(job) = tx.first(&queue)? else { return Ok(None) };
+    ///         tx.delete(&queue, job.key())?;
+    ///         tx.put(&done, job.key(), job.value())?;
+    ///         Ok(Some(job))
+    ///     })
+    /// };
+    /// assert_eq!(next()?.unwrap().key(), b"job-1"); // from however many threads: each job once
+    /// assert_eq!(next()?.unwrap().key(), b"job-2");
+    /// assert!(next()?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn first(&self, container: impl AsRef<Container>) -> Result<Option<Item>> {
+        self.within(container.as_ref()).first()
+    }
+
+    /// The live item with the highest key; see [`Transaction::first`].
+    pub fn last(&self, container: impl AsRef<Container>) -> Result<Option<Item>> {
+        self.within(container.as_ref()).last()
+    }
+
+    /// A live item by chance, as [`Container::random`] picks one. In a container that the transaction has written to, or
+    /// where few of the stored items live, all are read for it, and count as read; else the one alone.
+    pub fn random(&self, container: impl AsRef<Container>) -> Result<Option<Item>> {
+        self.within(container.as_ref()).random()
+    }
+
+    /// Whether there is no live item.
+    pub fn is_empty(&self, container: impl AsRef<Container>) -> Result<bool> {
+        self.within(container.as_ref()).is_empty()
+    }
+
+    /// The exact number of live items in a range. Reads all of them, and the whole range counts as read.
+    pub fn count(&self, container: impl AsRef<Container>, range: impl KeyBounds) -> Result<u64> {
+        self.within(container.as_ref()).count(range)
+    }
+
+    /// The number of live items in a range, if there are fewer than `most`, else `most`; it reads no more of them. Items that
+    /// cannot be read are not counted: 0 where the transaction has met a conflict.
+    #[must_use]
+    pub fn count_up_to(
+        &self,
+        container: impl AsRef<Container>,
+        range: impl KeyBounds,
+        most: u64,
+    ) -> u64 {
+        self.within(container.as_ref()).count_up_to(range, most)
     }
 
     /// Stores an item that inherits the container's default.
     pub fn put(
         &self,
-        container: &Container,
+        container: impl AsRef<Container>,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
@@ -233,13 +286,13 @@ impl Transaction {
     /// is to go on ([`Ttl::Keep`]), for which it is read.
     pub fn put_with_ttl(
         &self,
-        container: &Container,
+        container: impl AsRef<Container>,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
         ttl: impl Into<Ttl>,
     ) -> Result<()> {
-        self.put_if(container, key.as_ref(), value.as_ref(), ttl.into(), None)
-            .map(drop)
+        let within = self.within(container.as_ref());
+        within.put(key.as_ref(), value.as_ref(), ttl.into())
     }
 
     /// Stores an item if no live one has the key. False: one has, and nothing was written.
@@ -266,69 +319,140 @@ impl Transaction {
     /// ```
     pub fn create(
         &self,
-        container: &Container,
+        container: impl AsRef<Container>,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
         ttl: impl Into<Ttl>,
     ) -> Result<bool> {
-        let (key, value, ttl) = (key.as_ref(), value.as_ref(), ttl.into());
-        self.put_if(container, key, value, ttl, Some(false))
+        let within = self.within(container.as_ref());
+        within.create(key.as_ref(), value.as_ref(), ttl.into())
     }
 
     /// Stores an item if a live one has the key. False: none has, and nothing was written.
     pub fn replace(
         &self,
-        container: &Container,
+        container: impl AsRef<Container>,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
         ttl: impl Into<Ttl>,
     ) -> Result<bool> {
-        let (key, value, ttl) = (key.as_ref(), value.as_ref(), ttl.into());
-        self.put_if(container, key, value, ttl, Some(true))
-    }
-
-    fn put_if(
-        &self,
-        container: &Container,
-        key: &[u8],
-        value: &[u8],
-        ttl: Ttl,
-        is_there: Option<bool>,
-    ) -> Result<bool> {
-        check_item(key, value)?;
-        self.check(container)?;
-        let ttl = write_ttl(ttl)?;
-        let value = Bytes::copy_from_slice(value);
-        let (put, state) = (OwnPut { ttl, value }, container.state());
-        let mut own = self.state.lock();
-        own.put(&self.engine, state, key, put, is_there)
+        let within = self.within(container.as_ref());
+        within.replace(key.as_ref(), value.as_ref(), ttl.into())
     }
 
     /// Restarts the countdown of a live item; keeps value and ttl. False: there is none.
-    pub fn touch(&self, container: &Container, key: impl AsRef<[u8]>) -> Result<bool> {
-        let key = key.as_ref();
-        check_key(key)?;
-        self.check(container)?;
-        let mut own = self.state.lock();
-        own.touch(&self.engine, container.state(), key)
+    pub fn touch(&self, container: impl AsRef<Container>, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.within(container.as_ref()).touch(key.as_ref())
+    }
+
+    /// Gives a live item this ttl, and restarts the countdown; see [`Container::expire`]. False: there is none.
+    ///
+    /// # Errors
+    /// As of [`Container::expire`].
+    pub fn expire(
+        &self,
+        container: impl AsRef<Container>,
+        key: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+    ) -> Result<bool> {
+        self.within(container.as_ref())
+            .expire(key.as_ref(), ttl.into())
+    }
+
+    /// Removes a live item and returns it. `None`: there is none.
+    pub fn take(
+        &self,
+        container: impl AsRef<Container>,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Item>> {
+        self.within(container.as_ref()).take(key.as_ref())
+    }
+
+    /// Reads an item and decides what to do with it. True: the item was changed. The closure may read in the transaction, and
+    /// write other keys; a write of the key itself is an error, of that call and of this one.
+    ///
+    /// ```
+    /// use ebbtide::{Database, Ttl, Update};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let (stock, orders) = (db.container("stock")?, db.container("orders")?);
+    /// stock.put("tea", [2])?;
+    /// let order = |who: &str| {
+    ///     db.transaction(|tx| {
+    ///         let is_there = tx.update(&stock, "tea", |left| match left.map(|left| left.value()[0]) {
+    ///             Some(left @ 1..) => Update::Put(vec![left - 1], Ttl::Keep),
+    ///             _ => Update::Keep,
+    ///         })?;
+    ///         if is_there {
+    ///             tx.put(&orders, who, "tea")?;
+    ///         }
+    ///         Ok(is_there)
+    ///     })
+    /// };
+    /// assert_eq!((order("ada")?, order("bob")?, order("eve")?), (true, true, false));
+    /// assert_eq!(orders.count(..)?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn update(
+        &self,
+        container: impl AsRef<Container>,
+        key: impl AsRef<[u8]>,
+        decide: impl FnMut(Option<&Item>) -> Update,
+    ) -> Result<bool> {
+        let written = self
+            .within(container.as_ref())
+            .update(key.as_ref(), decide)?;
+        Ok(written.is_some())
+    }
+
+    /// Like [`Transaction::update`]; returns also the item that was there before, and what was written: its time is
+    /// [`Transaction::now`] and its version above all others, until the commit gives it those that it will have.
+    pub fn fetch_update(
+        &self,
+        container: impl AsRef<Container>,
+        key: impl AsRef<[u8]>,
+        decide: impl FnMut(Option<&Item>) -> Update,
+    ) -> Result<Updated> {
+        self.within(container.as_ref())
+            .fetch_update(key.as_ref(), decide)
     }
 
     /// Deletes an item, blindly: it is no error when there is none, and nothing is read.
-    pub fn delete(&self, container: &Container, key: impl AsRef<[u8]>) -> Result<()> {
-        let key = key.as_ref();
-        check_key(key)?;
-        self.check(container)?;
-        let mut own = self.state.lock();
-        own.delete(&self.engine, container.state(), key)
+    pub fn delete(&self, container: impl AsRef<Container>, key: impl AsRef<[u8]>) -> Result<()> {
+        self.within(container.as_ref()).delete(key.as_ref())
     }
 
     /// Deletes every item whose key lies in the range, also those that others write there before the commit; see
     /// [`Container::delete_range`].
-    pub fn delete_range(&self, container: &Container, range: impl KeyBounds) -> Result<()> {
-        let range = checked_range(range)?;
-        self.check(container)?;
-        let mut own = self.state.lock();
-        own.delete_range(&self.engine, container.state(), range)
+    pub fn delete_range(
+        &self,
+        container: impl AsRef<Container>,
+        range: impl KeyBounds,
+    ) -> Result<()> {
+        self.within(container.as_ref()).delete_range(range)
+    }
+
+    /// Expires every item, whatever its ttl, also those that others write before the commit, but not what the transaction
+    /// writes after this; see [`Container::expire_all`]. The commit is durable then, and fails as that does.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let prices = db.container("prices")?;
+    /// ["gold", "silver"].iter().try_for_each(|metal| prices.put(metal, "of yesterday"))?;
+    /// db.transaction(|tx| {
+    ///     tx.expire_all(&prices)?;
+    ///     assert!(tx.is_empty(&prices)?);
+    ///     tx.put(&prices, "gold", "of today")
+    /// })?; // nobody sees half of it
+    /// assert_eq!(prices.count(..)?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn expire_all(&self, container: impl AsRef<Container>) -> Result<()> {
+        self.within(container.as_ref()).expire_all()
     }
 
     /// The time by which the transaction judges its reads: that of its beginning, to the millisecond. Its writes have
@@ -344,6 +468,32 @@ impl Transaction {
         self.state.lock().set_durability(durability);
     }
 
+    /// Forgets all that was written in it so far: later reads do not see it, and the commit does not write it. It goes on,
+    /// with what it has read, its [`Transaction::now`] and its durability. So a closure that answers after this commits
+    /// nothing; to end a transaction without a commit, drop it.
+    ///
+    /// ```
+    /// use ebbtide::{Database, Ttl};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let seats = db.container("seats")?;
+    /// seats.put("2", "ada")?;
+    /// let booked = db.transaction(|tx| {
+    ///     let both = ["1", "2"].iter().map(|seat| tx.create(&seats, seat, "bob", Ttl::Inherit));
+    ///     let is_free = both.collect::<ebbtide::Result<Vec<bool>>>()? == [true, true];
+    ///     if !is_free {
+    ///         tx.rollback(); // neither of them
+    ///     }
+    ///     Ok(is_free)
+    /// })?;
+    /// assert!(!booked && seats.get("1")?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn rollback(&self) {
+        self.state.lock().rollback();
+    }
+
     /// Writes all of it, at one moment, if all that was read is as it was; or nothing. To drop a transaction instead is to
     /// roll it back.
     ///
@@ -351,7 +501,7 @@ impl Transaction {
     /// one moment only if this succeeds.
     ///
     /// # Errors
-    /// [`Error::Conflict`] with a container and a key that is not as it was; otherwise the errors of a batch. After
+    /// [`Error::Conflict`](crate::Error::Conflict) with a container and a key that is not as it was; otherwise the errors of a batch. After
     /// each nothing was written.
     pub fn commit(self) -> Result<Written> {
         self.state.into_inner().commit(&self.engine)

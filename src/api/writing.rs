@@ -1,7 +1,7 @@
-//! Writing: the methods of a container, for callers that wait and for those that do not.
+//! Writing: the methods of a container, for callers that wait, for those that do not, and in a transaction.
 //!
-//! [`Writing`] checks its arguments and says which write it is, and the engine does it; a [`WriteMode`] says whether
-//! the call may wait: [`Waiting`] does.
+//! [`Writes`] checks its arguments and says which write it is. By [`Writing`] the engine does it; a [`WriteMode`] says
+//! whether the call may wait: [`Waiting`] does. By [`Within`](crate::api::within::Within) it waits in a transaction.
 
 use std::result::Result as Either;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::base::{Error, Patience, Result, Timestamp, Ttl, Wait};
 use crate::data::batch::{Op, WriteTtl};
 use crate::data::item::Item;
 use crate::data::write::{Updated, Written};
-use crate::engine::{Begun, ContainerState, Handle, UpdateAction};
+use crate::engine::{Begun, ContainerState, Handle, UpdateAction, deciding};
 use crate::expiry::ttl_millis;
 
 /// The action of [`Container::update`](crate::Container::update) on the item that its closure was shown.
@@ -39,9 +39,6 @@ pub trait WriteMode {
     /// Takes note of a write that was begun, and returns its version and time.
     fn note(&self, begun: Begun) -> Written;
 }
-
-/// The reason why a write was not done.
-type Failure<W> = <<W as WriteMode>::Patience as Patience>::Failure;
 
 /// The mode of a caller that waits.
 pub struct Waiting;
@@ -78,16 +75,6 @@ pub fn counting_ttl(ttl: Ttl) -> Result<WriteTtl> {
     }
 }
 
-/// A container, to be written to in this way. Its methods are those of a container, where they are documented.
-pub struct Writing<'a, W> {
-    /// Of its database.
-    pub engine: &'a Handle,
-    /// The container.
-    pub state: &'a Arc<ContainerState>,
-    /// How.
-    pub way: W,
-}
-
 /// The engine's form of an action on an item, if it is allowed.
 fn action(update: Update, found: Option<&Item>) -> Result<UpdateAction> {
     Ok(match update {
@@ -105,29 +92,40 @@ fn action(update: Update, found: Option<&Item>) -> Result<UpdateAction> {
     })
 }
 
-impl<W: WriteMode> Writing<'_, W> {
-    #[inline]
-    fn write_one(&self, op: Op<'_>) -> Either<(), Failure<W>> {
-        let begun = self.engine.write_one::<W::Patience>(self.state, op)?;
-        self.way.note(begun);
-        Ok(())
-    }
+/// A container that is written to, directly or in a transaction. Its methods are those of a container, where they are
+/// documented: what each writes is said here alone.
+pub trait Writes {
+    /// The reason why a write was not done.
+    type Failure: From<Error>;
 
+    /// The container.
+    fn state(&self) -> &Arc<ContainerState>;
+
+    /// Fails if it cannot be written to any more.
+    fn check_open(&self) -> Result<()>;
+
+    /// Writes without reading.
+    fn write_one(&self, op: Op<'_>) -> Either<(), Self::Failure>;
+
+    /// Does to a key what is decided of its live item. None: nothing was written.
     fn conditionally(
         &self,
         key: &[u8],
         value_len: usize,
-        mut decide: impl FnMut(Option<&Item>) -> UpdateAction,
-    ) -> Either<Option<Written>, Failure<W>> {
-        check_key(key)?;
-        check_value_len(value_len)?;
-        let mut decide = |item: Option<Item>| decide(item.as_ref());
-        let begun = (self.engine).update::<W::Patience>(self.state, key, &mut decide)?;
-        Ok(begun.map(|begun| self.way.note(begun)))
+        decide: impl FnMut(Option<&Item>) -> UpdateAction,
+    ) -> Either<Option<Written>, Self::Failure>;
+
+    /// The same, where a closure of the caller's decides, which may read and write other keys meanwhile.
+    fn decide(
+        &self,
+        key: &[u8],
+        decide: impl FnMut(Option<&Item>) -> UpdateAction,
+    ) -> Either<Option<Written>, Self::Failure> {
+        self.conditionally(key, 0, decide)
     }
 
     #[inline]
-    pub fn put(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<(), Failure<W>> {
+    fn put(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<(), Self::Failure> {
         check_item(key, value)?;
         let ttl = write_ttl(ttl)?;
         if ttl == WriteTtl::Keep {
@@ -135,14 +133,14 @@ impl<W: WriteMode> Writing<'_, W> {
             return self.conditionally(key, value.len(), put).map(drop);
         }
         self.write_one(Op::Put {
-            container: self.state.id(),
+            container: self.state().id(),
             ttl,
             key,
             value,
         })
     }
 
-    pub fn create(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<bool, Failure<W>> {
+    fn create(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<bool, Self::Failure> {
         let ttl = write_ttl(ttl)?;
         let written = self.conditionally(key, value.len(), |found| match found {
             Some(_) => UpdateAction::Keep,
@@ -151,7 +149,7 @@ impl<W: WriteMode> Writing<'_, W> {
         Ok(written.is_some())
     }
 
-    pub fn replace(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<bool, Failure<W>> {
+    fn replace(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<bool, Self::Failure> {
         let ttl = write_ttl(ttl)?;
         let written = self.conditionally(key, value.len(), |found| match found {
             Some(_) => UpdateAction::Put(value.to_vec(), ttl),
@@ -160,7 +158,7 @@ impl<W: WriteMode> Writing<'_, W> {
         Ok(written.is_some())
     }
 
-    pub fn touch(&self, key: &[u8]) -> Either<bool, Failure<W>> {
+    fn touch(&self, key: &[u8]) -> Either<bool, Self::Failure> {
         let written = self.conditionally(key, 0, |found| match found {
             Some(item) => UpdateAction::Put(item.value().to_vec(), item.stored_ttl().into()),
             None => UpdateAction::Keep,
@@ -168,7 +166,7 @@ impl<W: WriteMode> Writing<'_, W> {
         Ok(written.is_some())
     }
 
-    pub fn expire(&self, key: &[u8], ttl: Ttl) -> Either<bool, Failure<W>> {
+    fn expire(&self, key: &[u8], ttl: Ttl) -> Either<bool, Self::Failure> {
         let ttl = counting_ttl(ttl)?;
         let written = self.conditionally(key, 0, |found| match found {
             Some(item) => UpdateAction::Put(item.value().to_vec(), ttl),
@@ -177,7 +175,7 @@ impl<W: WriteMode> Writing<'_, W> {
         Ok(written.is_some())
     }
 
-    pub fn take(&self, key: &[u8]) -> Either<Option<Item>, Failure<W>> {
+    fn take(&self, key: &[u8]) -> Either<Option<Item>, Self::Failure> {
         let mut taken = None;
         self.conditionally(key, 0, |found| {
             taken = found.cloned();
@@ -189,25 +187,26 @@ impl<W: WriteMode> Writing<'_, W> {
         Ok(taken)
     }
 
-    pub fn update(
+    fn update(
         &self,
         key: &[u8],
         mut decide: impl FnMut(Option<&Item>) -> Update,
-    ) -> Either<Option<Written>, Failure<W>> {
+    ) -> Either<Option<Written>, Self::Failure> {
         let mut refused = None;
-        let written = self.conditionally(key, 0, |found| {
-            let action = action(decide(found), found);
+        let written = self.decide(key, |found| {
+            let decided = deciding(self.state(), key, || decide(found));
+            let action = decided.and_then(|decided| action(decided, found));
             refused = action.as_ref().err().cloned();
             action.unwrap_or(UpdateAction::Keep)
         })?;
         refused.map_or(Ok(written), |error| Err(error.into()))
     }
 
-    pub fn fetch_update(
+    fn fetch_update(
         &self,
         key: &[u8],
         mut decide: impl FnMut(Option<&Item>) -> Update,
-    ) -> Either<Updated, Failure<W>> {
+    ) -> Either<Updated, Self::Failure> {
         let mut before = None;
         let written = self.update(key, |found| {
             before = found.cloned();
@@ -217,23 +216,65 @@ impl<W: WriteMode> Writing<'_, W> {
     }
 
     #[inline]
-    pub fn delete(&self, key: &[u8]) -> Either<(), Failure<W>> {
+    fn delete(&self, key: &[u8]) -> Either<(), Self::Failure> {
         check_key(key)?;
         self.write_one(Op::Delete {
-            container: self.state.id(),
+            container: self.state().id(),
             key,
         })
     }
 
-    pub fn delete_range(&self, range: impl KeyBounds) -> Either<(), Failure<W>> {
+    fn delete_range(&self, range: impl KeyBounds) -> Either<(), Self::Failure> {
         let range = checked_range(range)?;
         if range.is_empty() {
-            return Ok(self.engine.check_open(self.state)?);
+            return Ok(self.check_open()?);
         }
         self.write_one(Op::DeleteRange {
-            container: self.state.id(),
+            container: self.state().id(),
             from: &range.from,
             to: range.to.as_deref().unwrap_or_default(),
         })
+    }
+}
+
+/// A container, to be written to in this way.
+pub struct Writing<'a, W> {
+    /// Of its database.
+    pub engine: &'a Handle,
+    /// The container.
+    pub state: &'a Arc<ContainerState>,
+    /// How.
+    pub way: W,
+}
+
+impl<W: WriteMode> Writes for Writing<'_, W> {
+    type Failure = <W::Patience as Patience>::Failure;
+
+    fn state(&self) -> &Arc<ContainerState> {
+        self.state
+    }
+
+    fn check_open(&self) -> Result<()> {
+        self.engine.check_open(self.state)
+    }
+
+    #[inline]
+    fn write_one(&self, op: Op<'_>) -> Either<(), Self::Failure> {
+        let begun = self.engine.write_one::<W::Patience>(self.state, op)?;
+        self.way.note(begun);
+        Ok(())
+    }
+
+    fn conditionally(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        mut decide: impl FnMut(Option<&Item>) -> UpdateAction,
+    ) -> Either<Option<Written>, Self::Failure> {
+        check_key(key)?;
+        check_value_len(value_len)?;
+        let mut decide = |item: Option<Item>| decide(item.as_ref());
+        let begun = (self.engine).update::<W::Patience>(self.state, key, &mut decide)?;
+        Ok(begun.map(|begun| self.way.note(begun)))
     }
 }

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Invariant: a range delete removes the writes to its keys that came before it. So every write that is here came after
-//! all range deletes that cover its key, and a commit may write the range deletes first.
+//! all range deletes that cover its key, and a commit may write the range deletes first. What came before a command that
+//! expires all is closed: the commit writes it, then the command, then the rest; and for all that reads, it is deleted.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -19,9 +20,10 @@ use bytes::Bytes;
 use crate::base::record::{Header, Kind};
 use crate::base::{ContainerId, Seq, Timestamp};
 use crate::data::batch::{KeyRange, Op, WriteTtl};
+use crate::expiry::Expire;
 
 /// A value that is to be stored.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnPut {
     /// How long it is to live; never [`WriteTtl::Keep`].
     pub ttl: WriteTtl,
@@ -43,7 +45,7 @@ impl OwnPut {
 }
 
 /// A transaction's last write of a key.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnWrite {
     /// Nothing: the snapshot tells what is there.
     Unwritten,
@@ -53,44 +55,62 @@ pub enum OwnWrite {
     Put(OwnPut),
 }
 
-/// See the file's head.
+/// Writes between commands.
 #[derive(Debug, Default)]
-pub struct OwnWrites {
+struct Part {
     /// `None`: deleted.
     writes: BTreeMap<Vec<u8>, Option<OwnPut>>,
     deleted: Vec<KeyRange>,
 }
 
+/// See the file's head.
+#[derive(Debug, Default)]
+pub struct OwnWrites {
+    /// Each ended by a command.
+    closed: Vec<Part>,
+    open: Part,
+}
+
 impl OwnWrites {
     /// Stores a value.
     pub fn put(&mut self, key: &[u8], put: OwnPut) {
-        self.writes.insert(key.to_vec(), Some(put));
+        self.open.writes.insert(key.to_vec(), Some(put));
     }
 
     /// Deletes a key.
     pub fn delete(&mut self, key: &[u8]) {
-        self.writes.insert(key.to_vec(), None);
+        self.open.writes.insert(key.to_vec(), None);
     }
 
     /// Deletes all keys of a range.
     pub fn delete_range(&mut self, range: KeyRange) {
-        self.writes.retain(|key, _| !range.contains(key));
-        self.deleted.push(range);
+        self.open.writes.retain(|key, _| !range.contains(key));
+        self.open.deleted.push(range);
+    }
+
+    /// Expires all that is there.
+    pub fn expire_all(&mut self) {
+        self.closed.push(std::mem::take(&mut self.open));
     }
 
     /// The transaction's last write of a key.
     pub fn get(&self, key: &[u8]) -> OwnWrite {
-        match self.writes.get(key) {
+        match self.open.writes.get(key) {
             Some(Some(put)) => OwnWrite::Put(put.clone()),
             Some(None) => OwnWrite::Deleted,
-            None if self.is_deleted_by_range(key) => OwnWrite::Deleted,
+            None if self.is_deleted(key) => OwnWrite::Deleted,
             None => OwnWrite::Unwritten,
         }
     }
 
-    /// A range delete covers the key.
-    pub fn is_deleted_by_range(&self, key: &[u8]) -> bool {
-        self.deleted.iter().any(|range| range.contains(key))
+    /// A range delete covers the key, or everything was expired.
+    pub fn is_deleted(&self, key: &[u8]) -> bool {
+        !self.closed.is_empty() || self.open.deleted.iter().any(|range| range.contains(key))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.closed.is_empty() && self.open.writes.is_empty() && self.open.deleted.is_empty()
     }
 
     /// The first write to a key of a range, or the last one.
@@ -103,7 +123,7 @@ impl OwnWrites {
             .to
             .as_deref()
             .map_or(Bound::Unbounded, Bound::Excluded);
-        let mut writes = self.writes.range::<[u8], _>((from, to));
+        let mut writes = self.open.writes.range::<[u8], _>((from, to));
         let next = match forward {
             true => writes.next(),
             false => writes.next_back(),
@@ -113,6 +133,18 @@ impl OwnWrites {
 
     /// The operations of the commit.
     pub fn ops(&self, container: ContainerId) -> impl Iterator<Item = Op<'_>> {
+        let expire_all = Op::Expire {
+            container,
+            what: Expire::All,
+        };
+        let closed = self.closed.iter();
+        let closed = closed.flat_map(move |part| part.ops(container).chain([expire_all]));
+        closed.chain(self.open.ops(container))
+    }
+}
+
+impl Part {
+    fn ops(&self, container: ContainerId) -> impl Iterator<Item = Op<'_>> {
         let ranges = self.deleted.iter().map(move |range| Op::DeleteRange {
             container,
             from: &range.from,

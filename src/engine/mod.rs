@@ -122,6 +122,7 @@ pub use read::random::Drawn;
 pub use read::scan::Scan;
 pub use write::bulk::LoadedItem;
 pub use write::commit::Begun;
+pub use write::deciding::deciding;
 pub use write::transaction::TransactionState;
 pub use write::transaction::iter::TransactionIter;
 pub use write::update::UpdateAction;

@@ -7,9 +7,11 @@ use std::time::SystemTime;
 
 use crate::api::arguments::{KeyBounds, prefix_range};
 use crate::api::container::Container;
+use crate::api::due::DueBucket;
 use crate::api::expirations::ExpiryCursor;
-use crate::api::writing::Update;
+use crate::api::writing::{Update, Writes};
 use crate::base::{Attempt, DefaultTtl, Result, Ttl};
+use crate::data::explanation::Explanation;
 use crate::data::item::{Item, Value};
 use crate::data::version::Version;
 use crate::data::write::{Updated, Written};
@@ -18,6 +20,8 @@ use crate::tokio::shared::{Shared, WorkQueue};
 use crate::tokio::stream::{ItemStream, KeyStream};
 use crate::tokio::turns::{AsyncChanges, AsyncExpirations};
 use crate::tokio::write::Begin;
+use crate::values::Quota;
+use crate::values::stats::ContainerStats;
 
 /// A [`Container`] for tasks: the same operations, the same answers, the same errors, and none of them makes the thread
 /// wait. Cheap to clone; clones are the same container.
@@ -55,6 +59,13 @@ impl fmt::Debug for AsyncContainer {
     }
 }
 
+/// For a [`Batch`](crate::Batch), or a [`Transaction`](crate::Transaction).
+impl AsRef<Container> for AsyncContainer {
+    fn as_ref(&self) -> &Container {
+        &self.of
+    }
+}
+
 impl AsyncContainer {
     pub(super) fn new(of: Container, shared: &Arc<Shared>) -> AsyncContainer {
         AsyncContainer {
@@ -63,7 +74,8 @@ impl AsyncContainer {
         }
     }
 
-    /// The container itself, whose calls may wait: for a [`Batch`](crate::Batch), or for threads that may.
+    /// The container itself, whose calls may wait: for threads that may. A [`Batch`](crate::Batch) and a
+    /// [`Transaction`](crate::Transaction) take either.
     #[must_use]
     pub fn as_sync(&self) -> &Container {
         &self.of
@@ -73,6 +85,46 @@ impl AsyncContainer {
     #[must_use]
     pub fn name(&self) -> &str {
         self.of.name()
+    }
+
+    /// As [`Container::stats`].
+    pub async fn stats(&self) -> Result<ContainerStats> {
+        let of = self.of.clone();
+        self.shared
+            .pooled(WorkQueue::Read, move || Ok(of.stats()))
+            .await
+    }
+
+    /// As [`Container::due`].
+    pub async fn due(&self) -> Result<Vec<DueBucket>> {
+        let of = self.of.clone();
+        self.shared
+            .pooled(WorkQueue::Read, move || Ok(of.due()))
+            .await
+    }
+
+    /// As [`Container::explain`].
+    pub async fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+        let (of, key) = (self.of.clone(), bytes(key));
+        self.shared
+            .pooled(WorkQueue::Read, move || of.explain(key))
+            .await
+    }
+
+    /// As [`Container::quota`].
+    pub async fn quota(&self) -> Result<Option<Quota>> {
+        let of = self.of.clone();
+        self.shared
+            .pooled(WorkQueue::Read, move || Ok(of.quota()))
+            .await
+    }
+
+    /// As [`Container::set_quota`]. Durable when it is answered.
+    pub async fn set_quota(&self, quota: Option<Quota>) -> Result<()> {
+        let of = self.of.clone();
+        self.shared
+            .pooled(WorkQueue::Write, move || of.set_quota(quota))
+            .await
     }
 
     /// The default ttl, for items without a ttl of their own.

@@ -3,13 +3,15 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::api::arguments::{KeyBounds, prefix_range};
 use crate::api::batch::Batch;
 use crate::api::database::Database;
 use crate::api::snapshot::{Snapshot, View};
+use crate::api::transaction::Transaction;
 use crate::api::writing::WriteMode;
-use crate::base::{Now, Result};
+use crate::base::{Error, Now, Result};
 use crate::data::item::{Item, Value};
 use crate::data::version::Version;
 use crate::data::write::Written;
@@ -20,8 +22,10 @@ use crate::tokio::pool::run_apart;
 use crate::tokio::read::{async_reading_methods, bounds, bytes, few_at_once};
 use crate::tokio::shared::{Shared, THREADS, WorkQueue};
 use crate::tokio::stream::{ItemStream, KeyStream};
+use crate::tokio::transaction::AsyncTransaction;
 use crate::tokio::turns::AsyncChanges;
 use crate::tokio::write::Begin;
+use crate::values::disk_usage::DiskUsage;
 use crate::values::stats::Stats;
 
 /// A [`Database`] for tasks. Cheap to clone. It and all that comes from it keep the database open; when the last of these
@@ -40,7 +44,7 @@ use crate::values::stats::Stats;
 /// let db = AsyncDatabase::open(folder.path()).await?;
 /// let orders = db.container("orders").await?;
 /// let mut batch = Batch::new();
-/// batch.put(orders.as_sync(), "o-17", "42 apples").put(orders.as_sync(), "o-18", "a pear");
+/// batch.put(&orders, "o-17", "42 apples").put(&orders, "o-18", "a pear");
 /// db.write(batch).await?; // survives a killed process
 /// db.sync().await?; // survives a power cut; one sync serves all tasks that wait
 /// db.close().await?;
@@ -101,8 +105,7 @@ impl AsyncDatabase {
         }
     }
 
-    /// The database itself, whose calls may wait: for calls that never wait, such as [`Database::now`], and for threads
-    /// that may.
+    /// The database itself, whose calls may wait: for threads that may.
     #[must_use]
     pub fn as_sync(&self) -> &Database {
         self.shared.db()
@@ -197,6 +200,71 @@ impl AsyncDatabase {
         AsyncChanges::new(self.shared.db().changes(since), &self.shared)
     }
 
+    /// As [`Database::now`]; it takes no time.
+    #[must_use]
+    pub fn now(&self) -> SystemTime {
+        self.shared.db().now()
+    }
+
+    /// As [`Database::begin`].
+    pub async fn begin(&self) -> Result<AsyncTransaction> {
+        let begun = self.pooled(WorkQueue::Read, |db| Ok(db.begin())).await?;
+        Ok(AsyncTransaction::new(begun, &self.shared))
+    }
+
+    /// As [`Database::transaction`]; a thread of the pool runs the closure, as often as it takes, and commits. So it may wait
+    /// for what it reads. It takes handles of either kind.
+    pub async fn transaction<T: Send + 'static>(
+        &self,
+        body: impl FnMut(&Transaction) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let run = move |db: Database| db.transaction(body);
+        self.pooled(WorkQueue::Write, run).await
+    }
+
+    /// As [`Database::try_transaction`]; see [`AsyncDatabase::transaction`].
+    ///
+    /// ```
+    /// use ebbtide::tokio::AsyncDatabase;
+    ///
+    /// #[derive(Debug)]
+    /// enum Refused {
+    ///     Taken,
+    ///     Failed(ebbtide::Error),
+    /// }
+    ///
+    /// impl From<ebbtide::Error> for Refused {
+    ///     fn from(error: ebbtide::Error) -> Refused {
+    ///         Refused::Failed(error)
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let folder = tempfile::tempdir()?;
+    /// let db = AsyncDatabase::open(folder.path()).await?;
+    /// let (seats, guests) = (db.container("seats").await?, db.container("guests").await?);
+    /// let mut booked = vec![];
+    /// for name in ["ada", "bob"] {
+    ///     let (seats, guests) = (seats.clone(), guests.clone());
+    ///     let book = move |tx: &ebbtide::Transaction| -> Result<(), Refused> {
+    ///         tx.put(&guests, name, "12A")?;
+    ///         let is_free = tx.create(&seats, "12A", name, ebbtide::Ttl::Inherit)?;
+    ///         is_free.then_some(()).ok_or(Refused::Taken)
+    ///     };
+    ///     booked.push(db.try_transaction(book).await);
+    /// }
+    /// assert!(booked[0].is_ok() && matches!(booked[1], Err(Refused::Taken)));
+    /// assert!(!guests.contains("bob").await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_transaction<T: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        body: impl FnMut(&Transaction) -> Result<T, E> + Send + 'static,
+    ) -> Result<(T, Written), E> {
+        let run = move |db: Database| Ok(db.try_transaction(body));
+        self.pooled(WorkQueue::Write, run).await?
+    }
+
     /// As [`Database::sync`]: the thread that syncs does it for all tasks that wait.
     pub async fn sync(&self) -> Result<()> {
         self.shared.synced().await
@@ -227,6 +295,11 @@ impl AsyncDatabase {
     /// As [`Database::stats`].
     pub async fn stats(&self) -> Result<Stats> {
         self.pooled(WorkQueue::Read, |db| Ok(db.stats())).await
+    }
+
+    /// As [`Database::disk`].
+    pub async fn disk(&self) -> Result<DiskUsage> {
+        self.pooled(WorkQueue::Upkeep, |db| db.disk()).await
     }
 
     /// How many calls were answered inline, and how many by the pools.

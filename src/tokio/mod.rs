@@ -1,6 +1,6 @@
 //! The database for tasks of an asynchronous program, with the feature `tokio`.
 //!
-//! [`AsyncDatabase`], [`AsyncContainer`], [`AsyncSnapshot`] and [`AsyncView`] have the calls of their counterparts without
+//! [`AsyncDatabase`], [`AsyncContainer`], [`AsyncTransaction`], [`AsyncSnapshot`] and [`AsyncView`] have the calls of their counterparts without
 //! `Async`, as futures. None of them makes the thread that polls it wait; the database under them is the same, and both
 //! kinds of handles may be used side by side ([`AsyncDatabase::as_sync`]).
 //!
@@ -48,7 +48,8 @@
 //! | create, replace, touch, expire, take, update, `Ttl::Keep`, batches with conditions | both | else |
 //! | the sync of a write under `Durability::Sync`, [`AsyncDatabase::sync`] | the write is begun inline; a thread of the database then syncs for all tasks that wait, as [`Database::sync_then`](crate::Database::sync_then) does | never |
 //! | ranges, changes, expirations, count, first, last | | a chunk at a time, or the whole call |
-//! | containers, settings, bulk loads, flush, compact, checkpoint, verify | | always |
+//! | transactions | | each call of one that was begun; a whole closure |
+//! | containers, settings, statistics, bulk loads, flush, compact, checkpoint, verify | | always |
 //!
 //! Memory maps and inline answers: one call asks the system whether the pages of a mapped table's block are in memory.
 //! Filters and indexes, 2 to 4 % of the tables, are taken to be there once they have been read, for every get looks at
@@ -84,10 +85,16 @@ mod shared;
 mod stream;
 mod turns;
 mod read;
+mod transaction;
 mod container;
 mod database;
+#[cfg(feature = "typed")]
+mod typed;
 
 pub use container::AsyncContainer;
 pub use database::{AsyncDatabase, AsyncSnapshot, AsyncStats, AsyncView};
 pub use stream::{ItemStream, KeyStream};
+pub use transaction::AsyncTransaction;
 pub use turns::{AsyncChanges, AsyncExpirations};
+#[cfg(feature = "typed")]
+pub use typed::{AsyncTypedContainer, TypedItemStream, TypedKeyStream};

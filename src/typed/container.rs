@@ -7,14 +7,18 @@ use std::ops::RangeBounds;
 
 use crate::api::container::Container;
 use crate::api::database::Database;
-use crate::api::writing::Update;
+use crate::api::iter::Iter;
+use crate::api::writing::{Waiting, Writes, Writing};
 use crate::base::{Result, Ttl};
 use crate::data::item::Item;
 use crate::data::write::Written;
 use crate::typed::item::{TypedItem, TypedUpdate, TypedUpdated};
 use crate::typed::key::{self, TypedKey, TypedPrefix};
-use crate::typed::read::{TypedIter, TypedKeys, encoded_range, typed_reading_methods};
+use crate::typed::read::{
+    TypedIter, TypedKeys, encoded_range, typed_handle_traits, typed_reading_methods,
+};
 use crate::typed::value::{self, TypedValue};
+use crate::typed::write::{turn, typed_writing_methods};
 
 /// A [`Container`] with keys and values of the program's types: keys by an encoding that keeps their order ([`TypedKey`]),
 /// values by serde ([`TypedValue`]; [`Json`](crate::Json) on request). Cheap to clone; clones, and the untyped container, are
@@ -103,124 +107,8 @@ impl<K: TypedKey, V: TypedValue> TypedContainer<K, V> {
         &self.untyped
     }
 
-    /// Stores an item that inherits the container's default.
-    pub fn put(&self, key: K::Borrowed<'_>, value: &V::Data) -> Result<()> {
-        self.put_with_ttl(key, value, Ttl::Inherit)
-    }
-
-    /// Stores an item with a ttl of its own, as [`Container::put_with_ttl`] does.
-    pub fn put_with_ttl(
-        &self,
-        key: K::Borrowed<'_>,
-        value: &V::Data,
-        ttl: impl Into<Ttl>,
-    ) -> Result<()> {
-        let value = value::encoded::<V>(value)?;
-        self.untyped
-            .put_with_ttl(key::encoded::<K>(&key), value, ttl)
-    }
-
-    /// Stores an item if no live one has the key. False: one has, and nothing was written.
-    pub fn create(
-        &self,
-        key: K::Borrowed<'_>,
-        value: &V::Data,
-        ttl: impl Into<Ttl>,
-    ) -> Result<bool> {
-        let value = value::encoded::<V>(value)?;
-        self.untyped.create(key::encoded::<K>(&key), value, ttl)
-    }
-
-    /// Stores an item if a live one has the key, whatever its value is. False: none has, and nothing was written.
-    pub fn replace(
-        &self,
-        key: K::Borrowed<'_>,
-        value: &V::Data,
-        ttl: impl Into<Ttl>,
-    ) -> Result<bool> {
-        let value = value::encoded::<V>(value)?;
-        self.untyped.replace(key::encoded::<K>(&key), value, ttl)
-    }
-
-    /// Restarts the countdown of a live item; keeps value and ttl. False: there is none.
-    pub fn touch(&self, key: K::Borrowed<'_>) -> Result<bool> {
-        self.untyped.touch(key::encoded::<K>(&key))
-    }
-
-    /// Gives a live item this ttl, as [`Container::expire`] does. False: there is none.
-    pub fn expire(&self, key: K::Borrowed<'_>, ttl: impl Into<Ttl>) -> Result<bool> {
-        self.untyped.expire(key::encoded::<K>(&key), ttl)
-    }
-
-    /// Removes a live item and returns it, as one step: of several callers one gets it. `None`: there is none. One that is
-    /// not of the types stays.
-    pub fn take(&self, key: K::Borrowed<'_>) -> Result<Option<TypedItem<K, V::Data>>> {
-        let taken = self.fetch_update(key, |_| TypedUpdate::Delete)?;
-        Ok(taken.before)
-    }
-
-    /// Reads an item and decides what becomes of it, as one step, as [`Container::update`] does. True: the item was changed.
-    /// One that is not of the types is an error, and stays.
-    ///
-    /// ```
-    /// use ebbtide::{Database, Ttl, TypedUpdate};
-    ///
-    /// let folder = tempfile::tempdir()?;
-    /// let counters = Database::open(folder.path())?.typed::<String, u64>("counters")?;
-    /// let add = |n| {
-    ///     counters.update("hits", |item| {
-    ///         TypedUpdate::Put(item.map_or(0, |item| item.value) + n, Ttl::Inherit)
-    ///     })
-    /// };
-    /// add(2)?;
-    /// add(3)?; // from however many threads: none is lost
-    /// assert_eq!(counters.get("hits")?, Some(5));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn update(
-        &self,
-        key: K::Borrowed<'_>,
-        decide: impl FnMut(Option<&TypedItem<K, V::Data>>) -> TypedUpdate<V::Data>,
-    ) -> Result<bool> {
-        self.fetch_update(key, decide)
-            .map(|done| done.written.is_some())
-    }
-
-    /// As [`TypedContainer::update`], and tells the item that was there before and what was written.
-    pub fn fetch_update(
-        &self,
-        key: K::Borrowed<'_>,
-        mut decide: impl FnMut(Option<&TypedItem<K, V::Data>>) -> TypedUpdate<V::Data>,
-    ) -> Result<TypedUpdated<K, V::Data>> {
-        let (mut before, mut refused) = (None, None);
-        let mut step = |found: Option<&Item>| {
-            before = found
-                .map(|item| self.typed_item(item.clone()))
-                .transpose()?;
-            decide(before.as_ref()).encoded::<V>()
-        };
-        let done = self
-            .untyped
-            .fetch_update(key::encoded::<K>(&key), |found| {
-                let (update, error) = match step(found) {
-                    Ok(update) => (update, None),
-                    Err(error) => (Update::Keep, Some(error)),
-                };
-                refused = error;
-                update
-            })?;
-        let written = done.written;
-        refused.map_or(Ok(TypedUpdated { before, written }), Err)
-    }
-
-    /// Deletes an item, blindly: it is no error when there is none.
-    pub fn delete(&self, key: K::Borrowed<'_>) -> Result<()> {
-        self.untyped.delete(key::encoded::<K>(&key))
-    }
-
-    /// Deletes every item whose key lies in the range, in one step, as [`Container::delete_range`] does.
-    pub fn delete_range<'k>(&self, range: impl RangeBounds<K::Borrowed<'k>>) -> Result<()> {
-        self.untyped.delete_range(encoded_range::<K>(&range))
+    fn writing(&self) -> Writing<'_, Waiting> {
+        self.untyped.writing()
     }
 
     /// Loads items whose keys ascend straight into tables, as one write, as [`Container::bulk_load`] does. Each value is
@@ -256,25 +144,8 @@ impl<K: TypedKey, V: TypedValue> TypedContainer<K, V> {
         });
         self.untyped.bulk_load_with_ttl(items)
     }
-
-    /// The values of many keys, in the order asked; `None` where no live item is.
-    pub fn get_many<'k>(
-        &self,
-        keys: impl IntoIterator<Item = K::Borrowed<'k>>,
-    ) -> Result<Vec<Option<V::Data>>> {
-        let keys: Vec<_> = keys
-            .into_iter()
-            .map(|key| key::encoded::<K>(&key))
-            .collect();
-        let found = self.untyped.get_many(&keys)?;
-        let decoded = keys.iter().zip(found).map(|(key, stored)| {
-            let stored = stored.as_deref();
-            stored
-                .map(|stored| value::decoded::<V>(self.name(), key, stored))
-                .transpose()
-        });
-        decoded.collect()
-    }
 }
 
-typed_reading_methods!(TypedContainer);
+typed_reading_methods!(TypedContainer<K, V>, Iter);
+typed_writing_methods!(TypedContainer<K, V>);
+typed_handle_traits!(TypedContainer);

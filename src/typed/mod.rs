@@ -3,6 +3,7 @@
 //! ```text
 //! TypedContainer, TypedView     container.rs, view.rs   the methods of the container that each stands on
 //! TypedBatch                    batch.rs                writes of a batch
+//! TypedTransaction              transaction.rs          the methods of the container, in a transaction
 //! TypedChanges, TypedExpirations  feeds.rs              what changes, and what expires
 //! TypedKey                      key.rs                  keys as bytes, in the same order
 //! TypedValue, Json              value.rs                values as bytes
@@ -20,7 +21,9 @@ pub mod key;
 pub mod value;
 pub mod item;
 pub mod read;
+pub mod write;
 pub mod container;
 pub mod view;
 pub mod batch;
+pub mod transaction;
 pub mod feeds;

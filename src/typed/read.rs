@@ -1,4 +1,4 @@
-//! Reading with types: the same methods on a typed container and on a typed view of one.
+//! Reading with types: the same methods on a typed container, on a typed view of one, and in a transaction.
 //!
 //! [`typed_reading_methods`] writes them, with their documentation, for a type that has what it reads in a field `untyped`.
 
@@ -23,8 +23,10 @@ pub fn encoded_range<'k, K: TypedKey>(
 
 /// The methods by which a container is read.
 macro_rules! typed_reading_methods {
-    ($handle:ident) => {
-        impl<K: TypedKey, V: TypedValue> $handle<K, V> {
+    ($handle:ty, $items:ty) => {
+        // A handle on a transaction has its lifetime.
+        #[allow(clippy::extra_unused_lifetimes)]
+        impl<'t, K: TypedKey, V: TypedValue> $handle {
             /// The value of a live item.
             pub fn get(&self, key: K::Borrowed<'_>) -> Result<Option<V::Data>> {
                 let key = key::encoded::<K>(&key);
@@ -35,17 +37,32 @@ macro_rules! typed_reading_methods {
 
             /// A live item with all that is known of it.
             pub fn item(&self, key: K::Borrowed<'_>) -> Result<Option<TypedItem<K, V::Data>>> {
-                let found = self.untyped.item(key::encoded::<K>(&key))?;
+                let found = self.untyped.item(&key::encoded::<K>(&key))?;
                 found.map(|item| self.typed_item(item)).transpose()
+            }
+
+            /// The values of many keys, in the order asked; `None` where no live item is.
+            pub fn get_many<'k>(
+                &self,
+                keys: impl IntoIterator<Item = K::Borrowed<'k>>,
+            ) -> Result<Vec<Option<V::Data>>> {
+                let keys = keys.into_iter().map(|key| key::encoded::<K>(&key));
+                let keys = Vec::from_iter(keys);
+                let found = keys.iter().zip(self.untyped.get_many(&keys)?);
+                let decoded = found.map(|(key, stored)| {
+                    let decode = |stored| value::decoded::<V>(self.name(), key, stored);
+                    stored.as_deref().map(decode).transpose()
+                });
+                decoded.collect()
             }
 
             /// Whether a live item has the key, whatever its value is.
             pub fn contains(&self, key: K::Borrowed<'_>) -> Result<bool> {
-                self.untyped.contains(key::encoded::<K>(&key))
+                self.untyped.contains(&key::encoded::<K>(&key))
             }
 
             /// All live items, in the order of keys; what is seen is as with [`Container::iter`](crate::Container::iter).
-            pub fn iter(&self) -> TypedIter<K, V> {
+            pub fn iter(&self) -> TypedIter<K, V, $items> {
                 TypedIter::new(self.name(), self.untyped.iter())
             }
 
@@ -62,7 +79,10 @@ macro_rules! typed_reading_methods {
             /// assert_eq!(found, [10, 9]);
             /// # Ok::<(), Box<dyn std::error::Error>>(())
             /// ```
-            pub fn range<'k>(&self, range: impl RangeBounds<K::Borrowed<'k>>) -> TypedIter<K, V> {
+            pub fn range<'k>(
+                &self,
+                range: impl RangeBounds<K::Borrowed<'k>>,
+            ) -> TypedIter<K, V, $items> {
                 TypedIter::new(self.name(), self.untyped.range(encoded_range::<K>(&range)))
             }
 
@@ -79,14 +99,17 @@ macro_rules! typed_reading_methods {
             /// assert_eq!(hits.prefix(("home",)).count(), 1);
             /// # Ok::<(), Box<dyn std::error::Error>>(())
             /// ```
-            pub fn prefix(&self, prefix: impl TypedPrefix<K>) -> TypedIter<K, V> {
+            pub fn prefix(&self, prefix: impl TypedPrefix<K>) -> TypedIter<K, V, $items> {
                 let mut bytes = vec![];
                 prefix.encode_prefix(&mut bytes);
                 TypedIter::new(self.name(), self.untyped.prefix(bytes))
             }
 
             /// The keys of a range, from both ends; as [`Self::range`], and no value is decoded.
-            pub fn keys<'k>(&self, range: impl RangeBounds<K::Borrowed<'k>>) -> TypedKeys<K> {
+            pub fn keys<'k>(
+                &self,
+                range: impl RangeBounds<K::Borrowed<'k>>,
+            ) -> TypedKeys<K, $items> {
                 TypedKeys::new(self.name(), self.untyped.range(encoded_range::<K>(&range)))
             }
 
@@ -131,7 +154,13 @@ macro_rules! typed_reading_methods {
                 TypedItem::of::<V>(self.name(), stored)
             }
         }
+    };
+}
+pub(crate) use typed_reading_methods;
 
+/// The traits of a handle that can be kept: those of a container and of a view.
+macro_rules! typed_handle_traits {
+    ($handle:ident) => {
         /// Derived, it would ask the types to be `Clone`.
         impl<K, V> Clone for $handle<K, V> {
             fn clone(&self) -> Self {
@@ -160,19 +189,19 @@ macro_rules! typed_reading_methods {
         }
     };
 }
-pub(crate) use typed_reading_methods;
+pub(crate) use typed_handle_traits;
 
 /// Items of a [`TypedContainer`](crate::TypedContainer) in key order, from both ends. For an item that cannot be decoded it
 /// returns [`Error::Decode`](crate::Error::Decode), and goes on with the next item; any other error is the last.
 #[must_use = "items are read when they are asked for"]
-pub struct TypedIter<K, V> {
+pub struct TypedIter<K, V, I = Iter> {
     container: String,
-    items: Iter,
+    items: I,
     types: PhantomData<fn() -> (K, V)>,
 }
 
-impl<K, V> TypedIter<K, V> {
-    pub(crate) fn new(container: &str, items: Iter) -> Self {
+impl<K, V, I> TypedIter<K, V, I> {
+    pub(crate) fn new(container: &str, items: I) -> Self {
         TypedIter {
             container: container.into(),
             items,
@@ -181,19 +210,21 @@ impl<K, V> TypedIter<K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for TypedIter<K, V> {
+impl<K, V, I: fmt::Debug> fmt::Debug for TypedIter<K, V, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("TypedIter").field(&self.items).finish()
     }
 }
 
-impl<K: TypedKey, V: TypedValue> TypedIter<K, V> {
+impl<K: TypedKey, V: TypedValue, I> TypedIter<K, V, I> {
     fn typed(&self, item: Result<Item>) -> Result<TypedItem<K, V::Data>> {
         TypedItem::of::<V>(&self.container, item?)
     }
 }
 
-impl<K: TypedKey, V: TypedValue> Iterator for TypedIter<K, V> {
+impl<K: TypedKey, V: TypedValue, I: DoubleEndedIterator<Item = Result<Item>>> Iterator
+    for TypedIter<K, V, I>
+{
     type Item = Result<TypedItem<K, V::Data>>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -202,25 +233,30 @@ impl<K: TypedKey, V: TypedValue> Iterator for TypedIter<K, V> {
     }
 }
 
-impl<K: TypedKey, V: TypedValue> DoubleEndedIterator for TypedIter<K, V> {
+impl<K: TypedKey, V: TypedValue, I: DoubleEndedIterator<Item = Result<Item>>> DoubleEndedIterator
+    for TypedIter<K, V, I>
+{
     fn next_back(&mut self) -> Option<Self::Item> {
         let item = self.items.next_back()?;
         Some(self.typed(item))
     }
 }
 
-impl<K: TypedKey, V: TypedValue> std::iter::FusedIterator for TypedIter<K, V> {}
+impl<K: TypedKey, V: TypedValue, I: DoubleEndedIterator<Item = Result<Item>>>
+    std::iter::FusedIterator for TypedIter<K, V, I>
+{
+}
 
 /// Keys of a [`TypedContainer`](crate::TypedContainer) in their order, from both ends; errors are as with [`TypedIter`].
 #[must_use = "items are read when they are asked for"]
-pub struct TypedKeys<K> {
+pub struct TypedKeys<K, I = Iter> {
     container: String,
-    items: Iter,
+    items: I,
     types: PhantomData<fn() -> K>,
 }
 
-impl<K> TypedKeys<K> {
-    pub(crate) fn new(container: &str, items: Iter) -> Self {
+impl<K, I> TypedKeys<K, I> {
+    pub(crate) fn new(container: &str, items: I) -> Self {
         TypedKeys {
             container: container.into(),
             items,
@@ -229,19 +265,19 @@ impl<K> TypedKeys<K> {
     }
 }
 
-impl<K> fmt::Debug for TypedKeys<K> {
+impl<K, I: fmt::Debug> fmt::Debug for TypedKeys<K, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("TypedKeys").field(&self.items).finish()
     }
 }
 
-impl<K: TypedKey> TypedKeys<K> {
+impl<K: TypedKey, I> TypedKeys<K, I> {
     fn typed(&self, item: Result<Item>) -> Result<K> {
         key::decoded(&self.container, item?.key())
     }
 }
 
-impl<K: TypedKey> Iterator for TypedKeys<K> {
+impl<K: TypedKey, I: DoubleEndedIterator<Item = Result<Item>>> Iterator for TypedKeys<K, I> {
     type Item = Result<K>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -250,11 +286,16 @@ impl<K: TypedKey> Iterator for TypedKeys<K> {
     }
 }
 
-impl<K: TypedKey> DoubleEndedIterator for TypedKeys<K> {
+impl<K: TypedKey, I: DoubleEndedIterator<Item = Result<Item>>> DoubleEndedIterator
+    for TypedKeys<K, I>
+{
     fn next_back(&mut self) -> Option<Self::Item> {
         let item = self.items.next_back()?;
         Some(self.typed(item))
     }
 }
 
-impl<K: TypedKey> std::iter::FusedIterator for TypedKeys<K> {}
+impl<K: TypedKey, I: DoubleEndedIterator<Item = Result<Item>>> std::iter::FusedIterator
+    for TypedKeys<K, I>
+{
+}

@@ -4,12 +4,15 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
+use crate::api::iter::Iter;
 use crate::api::snapshot::View;
 use crate::base::Result;
 use crate::data::item::Item;
 use crate::typed::item::TypedItem;
 use crate::typed::key::{self, TypedKey, TypedPrefix};
-use crate::typed::read::{TypedIter, TypedKeys, encoded_range, typed_reading_methods};
+use crate::typed::read::{
+    TypedIter, TypedKeys, encoded_range, typed_handle_traits, typed_reading_methods,
+};
 use crate::typed::value::{self, TypedValue};
 
 /// A [`TypedContainer`](crate::TypedContainer) through a [`Snapshot`](crate::Snapshot); [`View::typed`] makes it.
@@ -42,4 +45,5 @@ impl View {
     }
 }
 
-typed_reading_methods!(TypedView);
+typed_reading_methods!(TypedView<K, V>, Iter);
+typed_handle_traits!(TypedView);

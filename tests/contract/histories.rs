@@ -93,7 +93,7 @@ fn an_update_sees_what_was_written_and_flushed_meanwhile() {
     let changed = c.update("k", |item| {
         tries += 1;
         if tries == 1 {
-            c.put("k", "meanwhile").unwrap();
+            patience::elsewhere(|| c.put("k", "meanwhile").unwrap());
             db.flush().unwrap();
         }
         Update::Put([&item.unwrap().value()[..], b"!"].concat(), Ttl::Inherit)

@@ -138,7 +138,7 @@ fn the_first_write_after_a_reopen_finds_the_room_of_what_has_expired() {
         ("put", |db| db.container("c")?.put("k", "v")),
         ("batch", |db| {
             let mut batch = Batch::new();
-            batch.put(&db.container("c")?, "k", "v");
+            batch.put(db.container("c")?, "k", "v");
             db.write(batch)
         }),
         ("sync", |db| db.sync()),

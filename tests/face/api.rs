@@ -615,7 +615,7 @@ fn update_is_atomic_and_is_called_again_on_conflict() {
             .map(|item| String::from_utf8_lossy(item.value()).into_owned())
             .unwrap_or_default();
         if calls == 1 {
-            f.c.put("k", "between").unwrap();
+            std::thread::scope(|other| drop(other.spawn(|| f.c.put("k", "between").unwrap())));
         }
         Update::Put(format!("{before}+").into_bytes(), Ttl::Inherit)
     });

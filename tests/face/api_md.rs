@@ -6,9 +6,9 @@
 use std::time::{Duration, SystemTime};
 
 use ebbtide::{
-    Batch, Clock, ClockBehind, Compression, Container, ContainerOptions, ContainerStats, Database,
-    DefaultTtl, Durability, Error, Item, ManualClock, Options, Result, Snapshot, Stall, Stats,
-    Transaction, Ttl, Update, Value, Written,
+    Batch, Bytes, Clock, ClockBehind, Compression, Container, ContainerOptions, ContainerStats,
+    Database, DefaultTtl, Durability, Error, Item, ManualClock, Options, Result, Snapshot, Stall,
+    Stats, Transaction, Ttl, TypedContainer, Update, Updated, Value, Written,
 };
 
 /// A clock of one's own.
@@ -72,6 +72,7 @@ fn a_program_uses_all_of_it() -> Result<()> {
     use_transactions(&db, &c, &other)?;
     use_snapshot(&db, &c)?;
     use_maintenance(&db, &c, &folder.path().join("copy"))?;
+    compose(&db)?;
 
     let dropped: bool = db.drop_container("other")?;
     assert!(dropped);
@@ -188,6 +189,53 @@ fn use_transactions(db: &Database, c: &Container, other: &Container) -> Result<(
     let written: Written = tx.commit()?;
     assert_eq!(c.item("moved")?.unwrap().version(), written.version());
     c.delete("moved")
+}
+
+/// An error of the program's own.
+#[derive(Debug)]
+struct Own;
+
+impl From<Error> for Own {
+    fn from(_: Error) -> Own {
+        Own
+    }
+}
+
+fn compose(db: &Database) -> Result<()> {
+    let c: &Container = &db.container("composed")?;
+    let typed: TypedContainer<String, u32> = db.typed("typed")?;
+    let done: std::result::Result<(u64, Written), Own> = db.try_transaction(|tx| {
+        let put = |_: Option<&Item>| Update::Put(vec![1], Ttl::Inherit);
+        let changed: bool = tx.update(c, "own", put)?;
+        let told: Updated = tx.fetch_update(c, "more", put)?;
+        let longer: bool = tx.expire(c, "own", Duration::from_secs(60))?;
+        assert!(changed && told.before.is_none() && longer && tx.touch(c, "own")?);
+        let many: Vec<Option<Value>> = tx.get_many(c, ["own", "none"])?;
+        let keys: Vec<Bytes> = tx.keys(c, ..).collect::<Result<_>>()?;
+        let (first, last): (Option<Item>, Option<Item>) = (tx.first(c)?, tx.last(c)?);
+        let random: Option<Item> = tx.random(c)?;
+        assert!(many[0].is_some() && keys.len() == 2 && random.is_some());
+        assert!(first.unwrap().key() == b"more" && last.unwrap().key() == b"own");
+        let taken: Option<Item> = tx.take(c, "more")?;
+        assert!(taken.is_some());
+        let own = tx.typed(&typed);
+        own.put("k", &1)?;
+        let there: Option<u32> = own.get("k")?;
+        assert_eq!(there, Some(1));
+        let count: u64 = tx.count(c, ..)?;
+        Ok(count)
+    });
+    assert_eq!((done.unwrap().0, typed.get("k")?), (1, Some(1)));
+    let tx = db.begin();
+    tx.expire_all(c)?;
+    tx.rollback();
+    tx.commit()?;
+    let aborted = db.try_transaction(|tx| -> std::result::Result<(), Own> {
+        tx.expire_all(c)?;
+        Err(Own)
+    });
+    assert!(aborted.is_err() && c.contains("own")?);
+    Ok(())
 }
 
 fn use_snapshot(db: &Database, c: &Container) -> Result<()> {

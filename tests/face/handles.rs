@@ -106,7 +106,7 @@ fn handles_of_a_dropped_container_say_so() {
     let snapshot = f.db.snapshot();
     let (view, clone) = (snapshot.container("c").unwrap(), f.c.clone());
     let mut late = Batch::new();
-    late.put(&f.db.container("other").unwrap(), "k", "v")
+    late.put(f.db.container("other").unwrap(), "k", "v")
         .put(&f.c, "k", "w");
     assert!(f.db.drop_container("c").unwrap());
     assert!(!f.db.drop_container("c").unwrap());

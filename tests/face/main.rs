@@ -7,3 +7,4 @@ mod face;
 mod handles;
 mod smoke;
 mod typed;
+mod typed_transactions;

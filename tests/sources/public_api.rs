@@ -375,7 +375,7 @@ fn list_impls(name: &str, home: &Source, sources: &[Source], lines: &mut BTreeSe
     }
 }
 
-/// Adds what macros write that are given one type: `($handle:ident) => { .. }`, or `:ty`.
+/// Adds what macros write that are given types alone: `($handle:ident) => { .. }`, or `:ty`, or several.
 fn expand(all: &mut [Source]) {
     let mut rules = BTreeMap::new();
     for item in all.iter().flat_map(|source| &source.items) {
@@ -383,21 +383,33 @@ fn expand(all: &mut [Source]) {
             && let Some(name) = &definition.ident
             && let rule = definition.mac.tokens.to_string().replace("$ ", "$")
             && let Some((pattern, body)) = rule.split_once("=>")
-            && let Some(parameter) = pattern.replace(' ', "").strip_prefix("($")
-            && let Some((parameter, "ident)" | "ty)")) = parameter.split_once(':')
+            && let pattern = pattern.replace(['(', ')', ' '], "")
+            && let parameters =
+                pattern
+                    .split(',')
+                    .map(|parameter| match parameter.split_once(':') {
+                        Some((name, "ident" | "ty")) => Some(name.to_owned()),
+                        _ => None,
+                    })
+            && let Some(parameters) = parameters.collect::<Option<Vec<String>>>()
         {
             let (from, to) = (body.find('{').unwrap(), body.rfind('}').unwrap());
             let body = body[from + 1..to].to_owned();
-            rules.insert(name.to_string(), (format!("${parameter}"), body));
+            rules.insert(name.to_string(), (parameters, body));
         }
     }
     for source in all {
         let mut written = vec![];
         for item in &source.items {
             if let Item::Macro(call) = item
-                && let Some((parameter, body)) = rules.get(&text(&call.mac.path))
+                && let Some((parameters, body)) = rules.get(&text(&call.mac.path))
             {
-                let body = body.replace(parameter, &call.mac.tokens.to_string());
+                let given = Punctuated::<Type, Token![,]>::parse_terminated;
+                let given = call.mac.parse_body_with(given).unwrap();
+                let pairs = parameters.iter().zip(&given);
+                let body = pairs.fold(body.clone(), |body, (parameter, given)| {
+                    body.replace(parameter, &given.to_token_stream().to_string())
+                });
                 written.extend(syn::parse_file(&body).unwrap().items);
             }
         }

@@ -7,3 +7,4 @@ mod order;
 mod panics;
 mod shutdown;
 mod tokio;
+mod tokio_transactions;

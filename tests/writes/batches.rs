@@ -590,7 +590,7 @@ fn handles_of_dropped_containers_and_others_are_refused() {
     let mut batch = Batch::new();
     batch
         .put(&f.c, "k", "v")
-        .touch(&elsewhere.container("c").unwrap(), "k");
+        .touch(elsewhere.container("c").unwrap(), "k");
     let error = f.db.write(&batch).unwrap_err();
     assert!(
         matches!(error, Error::InvalidArgument { what: "batch", .. }),

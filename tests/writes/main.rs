@@ -7,5 +7,6 @@ mod expire;
 mod quota;
 mod quota_histories;
 mod ranges;
+mod transaction_calls;
 mod transaction_histories;
 mod transactions;

@@ -20,7 +20,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use ebbtide::internals::Sim;
 use ebbtide::{
-    Batch, Container, Database, DefaultTtl, ManualClock, Options, Result, Transaction, Ttl,
+    Batch, Container, Database, DefaultTtl, Item, ManualClock, Options, Result, Transaction, Ttl,
+    Update,
 };
 use testkit::random::Random;
 
@@ -127,13 +128,24 @@ enum Call {
     /// True: only where an item is.
     PutIf(bool, String, String, Ttl),
     Touch(String),
+    Expire(String, Ttl),
+    Take(String),
+    /// Puts the value, and keeps the ttl where an item is.
+    Update(String, String),
     Delete(String),
     DeleteRange(String, String),
+    ExpireAll,
+    Many(Vec<String>),
+    Count(String, String),
+    /// True: the last item.
+    End(bool),
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Answer {
     Value(Option<String>),
+    Values(Vec<Option<String>>),
+    Count(usize),
     Items(Vec<(String, String)>),
     Is(bool),
     Done,
@@ -173,6 +185,24 @@ fn on_model(shelf: &mut Shelf, call: &Call, now: u64) -> Answer {
             }
             Answer::Is(found.is_some())
         }
+        Call::Expire(key, ttl) => {
+            let found = shelf.get(key, now).cloned();
+            if let Some(found) = &found {
+                shelf.put(key, &found.value, *ttl, now);
+            }
+            Answer::Is(found.is_some())
+        }
+        Call::Take(key) => {
+            let found = shelf.get(key, now).cloned();
+            shelf.items.remove(key);
+            Answer::Value(found.map(|found| found.value))
+        }
+        Call::Update(key, value) => {
+            let found = shelf.get(key, now).map(|found| found.value.clone());
+            let ttl = found.as_ref().map_or(after(100), |_| Ttl::Keep);
+            shelf.put(key, value, ttl, now);
+            Answer::Value(found)
+        }
         Call::Delete(key) => {
             shelf.items.remove(key);
             Answer::Done
@@ -181,6 +211,36 @@ fn on_model(shelf: &mut Shelf, call: &Call, now: u64) -> Answer {
             shelf.items.retain(|key, _| key < from || key >= to);
             Answer::Done
         }
+        Call::ExpireAll => {
+            shelf.expire(None, now);
+            Answer::Done
+        }
+        Call::Many(keys) => {
+            let value = |key: &String| shelf.get(key, now).map(|found| found.value.clone());
+            Answer::Values(keys.iter().map(value).collect())
+        }
+        Call::Count(from, to) => {
+            let all = Call::Scan(from.clone(), to.clone(), false, usize::MAX);
+            match on_model(shelf, &all, now) {
+                Answer::Items(items) => Answer::Count(items.len()),
+                other => panic!("{other:?}"),
+            }
+        }
+        Call::End(is_last) => on_model(shelf, &one_end(*is_last), now),
+    }
+}
+
+/// The scan that finds the first item, or the last.
+fn one_end(is_last: bool) -> Call {
+    Call::Scan("k".into(), "l".into(), is_last, 1)
+}
+
+/// The closure of [`Call::Update`].
+fn put_over(value: &str) -> impl FnMut(Option<&Item>) -> Update {
+    let value = value.as_bytes().to_vec();
+    move |item| {
+        let ttl = item.map_or(after(100), |_| Ttl::Keep);
+        Update::Put(value.clone(), ttl)
     }
 }
 
@@ -208,6 +268,34 @@ fn on_engine(tx: &Transaction, c: &Container, call: &Call) -> Result<Answer> {
         Call::PutIf(true, key, value, ttl) => Answer::Is(tx.replace(c, key, value, *ttl)?),
         Call::PutIf(false, key, value, ttl) => Answer::Is(tx.create(c, key, value, *ttl)?),
         Call::Touch(key) => Answer::Is(tx.touch(c, key)?),
+        Call::Expire(key, ttl) => Answer::Is(tx.expire(c, key, *ttl)?),
+        Call::Take(key) => Answer::Value(tx.take(c, key)?.map(|item| text(item.value()))),
+        Call::Update(key, value) => {
+            let updated = tx.fetch_update(c, key, put_over(value))?;
+            assert!(updated.written.is_some());
+            Answer::Value(updated.before.map(|item| text(item.value())))
+        }
+        Call::ExpireAll => {
+            tx.expire_all(c)?;
+            Answer::Done
+        }
+        Call::Many(keys) => {
+            let found = tx.get_many(c, keys)?.into_iter();
+            Answer::Values(found.map(|value| value.map(|value| text(&value))).collect())
+        }
+        Call::Count(from, to) => {
+            let keys = tx.keys(c, from..to).collect::<Result<Vec<_>>>()?;
+            assert_eq!(tx.count(c, from..to)?, keys.len() as u64);
+            Answer::Count(keys.len())
+        }
+        Call::End(is_last) => {
+            let found = match is_last {
+                false => tx.first(c)?,
+                true => tx.last(c)?,
+            };
+            let pair = found.map(|item| (text(item.key()), text(item.value())));
+            Answer::Items(pair.into_iter().collect())
+        }
         Call::Delete(key) => {
             tx.delete(c, key)?;
             Answer::Done
@@ -233,7 +321,7 @@ fn random_call(random: &mut Random, number: usize) -> Call {
     };
     // Long, so that few fill a memtable.
     let value = format!("{number:.<300}");
-    match random.below(12) {
+    match random.below(18) {
         0..=3 => Call::Get(key(random)),
         4 | 5 => {
             let (from, to) = (key(random), key(random));
@@ -244,6 +332,16 @@ fn random_call(random: &mut Random, number: usize) -> Call {
         8 => Call::PutIf(random.one_in(2), key(random), value, ttl(random)),
         9 => Call::Touch(key(random)),
         10 => Call::Delete(key(random)),
+        11 => Call::Expire(
+            key(random),
+            random.pick(&[Ttl::Never, after(30), after(100)]),
+        ),
+        12 => Call::Take(key(random)),
+        13 => Call::Update(key(random), value),
+        14 => Call::Many((0..3).map(|_| key(random)).collect()),
+        15 => Call::Count(key(random), key(random)),
+        16 if random.one_in(4) => Call::ExpireAll,
+        16 => Call::End(random.one_in(2)),
         _ if random.one_in(4) => Call::DeleteRange(key(random), key(random)),
         _ => Call::Get(key(random)),
     }
@@ -277,16 +375,27 @@ impl Open {
     /// Something may have changed that it read.
     fn has_reason(&self, now: u64) -> bool {
         let read = self.calls.iter().any(|(at, call, _)| {
-            let (from, to) = match call {
-                Call::Scan(from, to, ..) => (from.clone(), to.clone()),
+            let whole = |key: &String| (key.clone(), format!("{key}\0"));
+            let ranges = match call {
+                Call::Scan(from, to, ..) | Call::Count(from, to) => {
+                    vec![(from.clone(), to.clone())]
+                }
+                Call::End(_) => vec![("k".into(), "l".into())],
+                Call::Many(keys) => keys.iter().map(whole).collect(),
                 Call::Get(key)
                 | Call::Put(key, _, Ttl::Keep)
                 | Call::PutIf(_, key, ..)
-                | Call::Touch(key) => (key.clone(), format!("{key}\0")),
-                _ => return false,
+                | Call::Expire(key, _)
+                | Call::Take(key)
+                | Call::Update(key, _)
+                | Call::Touch(key) => vec![whole(key)],
+                _ => vec![],
             };
             let mut written = self.written.iter();
-            written.any(|(of, first, end)| of == at && *first < to && from < *end)
+            written.any(|(of, first, end)| {
+                let meets = |(from, to): &(String, String)| first < to && from < end;
+                of == at && ranges.iter().any(meets)
+            })
         });
         read || now > self.began || self.defaults
     }
@@ -337,11 +446,21 @@ impl World {
 
     fn note(&mut self, at: usize, call: &Call) {
         let (from, to) = match call {
-            Call::Put(key, ..) | Call::PutIf(_, key, ..) | Call::Touch(key) | Call::Delete(key) => {
-                (key.clone(), format!("{key}\0"))
-            }
+            Call::Put(key, ..)
+            | Call::PutIf(_, key, ..)
+            | Call::Touch(key)
+            | Call::Expire(key, _)
+            | Call::Take(key)
+            | Call::Update(key, _)
+            | Call::Delete(key) => (key.clone(), format!("{key}\0")),
             Call::DeleteRange(from, to) => (from.clone(), to.clone()),
-            Call::Get(_) | Call::Scan(..) => return,
+            Call::ExpireAll => {
+                self.open.iter_mut().for_each(|open| open.defaults = true);
+                return;
+            }
+            Call::Get(_) | Call::Scan(..) | Call::Many(_) | Call::Count(..) | Call::End(_) => {
+                return;
+            }
         };
         for open in &mut self.open {
             open.written.push((at, from.clone(), to.clone()));
@@ -380,8 +499,10 @@ impl World {
         let mut open = self.open.swap_remove(which);
         let now = self.now();
         let is_write = |(_, call, answer): &(usize, Call, Answer)| match call {
-            Call::Get(_) | Call::Scan(..) => false,
+            Call::Get(_) | Call::Scan(..) | Call::Many(_) | Call::Count(..) | Call::End(_) => false,
             Call::DeleteRange(from, to) => from < to,
+            Call::Take(_) => *answer != Answer::Value(None),
+            Call::Update(..) => true,
             _ => *answer != Answer::Is(false),
         };
         let writes: Vec<_> = open
@@ -425,9 +546,22 @@ impl World {
             Call::PutIf(true, key, value, ttl) => c.replace(key, value, *ttl).map(Answer::Is),
             Call::PutIf(false, key, value, ttl) => c.create(key, value, *ttl).map(Answer::Is),
             Call::Touch(key) => c.touch(key).map(Answer::Is),
+            Call::Expire(key, ttl) => c.expire(key, *ttl).map(Answer::Is),
+            Call::Take(key) => {
+                let value = |item: Item| String::from_utf8(item.value().to_vec()).unwrap();
+                c.take(key).map(|item| Answer::Value(item.map(value)))
+            }
+            Call::Update(key, value) => {
+                c.update(key, put_over(value)).unwrap();
+                on_model(&mut self.model[at], &call, now);
+                return self.note(at, &call);
+            }
+            Call::ExpireAll => c.expire_all().map(|()| Answer::Done),
             Call::Delete(key) => c.delete(key).map(|()| Answer::Done),
             Call::DeleteRange(from, to) => c.delete_range(from..to).map(|()| Answer::Done),
-            Call::Get(_) | Call::Scan(..) => return,
+            Call::Get(_) | Call::Scan(..) | Call::Many(_) | Call::Count(..) | Call::End(_) => {
+                return;
+            }
         };
         assert_eq!(answer.unwrap(), on_model(&mut self.model[at], &call, now));
         self.note(at, &call);

@@ -454,7 +454,7 @@ fn a_change_that_is_refused_is_no_conflict() {
         let mut shown = 0;
         let put = |_: Option<&Item>| {
             shown += 1;
-            refuse();
+            testkit::patience::elsewhere(refuse);
             Update::Put(b"new".to_vec(), Ttl::Never)
         };
         f.a.update("x", put).unwrap();

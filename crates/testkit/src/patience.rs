@@ -20,6 +20,11 @@ pub fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
     assert!(comes_true(is_so), "{what}");
 }
 
+/// Does it on another thread, and waits for that: a write by the closure of an update is refused on its own.
+pub fn elsewhere(work: impl FnOnce() + Send) {
+    std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+}
+
 /// Runs it on a thread of its own, and fails if it neither ends nor makes progress.
 #[track_caller]
 pub fn ends(progress: impl Fn() -> u64, work: impl FnOnce() + Send + 'static) {

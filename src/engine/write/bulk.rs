@@ -56,6 +56,7 @@ use crate::engine::parts::allowance::Charge;
 use crate::engine::parts::commit_log::{Basis, CommitState};
 use crate::engine::parts::scheduler::Thread;
 use crate::engine::parts::state::ContainerState;
+use crate::engine::write::deciding::check_keys;
 use crate::engine::write::quota::weight_of;
 use crate::expiry::{ExpiryView, Settings, SettingsChange};
 use crate::table::RunReader;
@@ -212,6 +213,7 @@ impl Engine {
         next: &mut NextItem<'_>,
     ) -> Result<Written> {
         self.refuse_in_given_time("a bulk load, whose items are stamped before it takes effect")?;
+        check_keys(state, |_| true)?;
         self.admit::<Wait>(state, 0)?;
         let (stamp, mut weight, mut ahead) = (self.clock.read().now, 0, AHEAD);
         let mut weighed = |place: &mut LoadedItem| {

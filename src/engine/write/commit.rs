@@ -41,6 +41,7 @@ use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::read_states::Missing;
 use crate::engine::parts::scheduler::Thread;
 use crate::engine::parts::state::ContainerState;
+use crate::engine::write::deciding::check_decided;
 use crate::engine::write::observed::{Changed, Fault, Observed, WriteMoment};
 use crate::engine::write::prepared::Prepared;
 use crate::engine::write::state_changes::StateChanges;
@@ -227,6 +228,7 @@ impl Engine {
         writes: &Prepared<'_>,
         observed: Option<&Observed<'_>>,
     ) -> Result<Result<Begun, Fault>, P::Failure> {
+        check_decided(writes)?;
         let commit = self.lock_for::<P>(writes)?;
         let relies_on = observed.and_then(Observed::relies_on);
         let begin = || {

@@ -4,6 +4,7 @@
 pub mod admit;
 pub mod writes;
 pub mod prepared;
+pub mod deciding;
 pub mod observed;
 pub mod state_changes;
 pub mod commit;

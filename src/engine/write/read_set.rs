@@ -32,7 +32,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::base::{Error, Result, Timestamp, Wait};
-use crate::data::batch::KeyRange;
+use crate::data::batch::{KeyRange, Ops};
 use crate::data::item::Item;
 use crate::data::write::Written;
 use crate::engine::Engine;
@@ -41,8 +41,9 @@ use crate::engine::options::Durability;
 use crate::engine::parts::snapshots::SnapshotPin;
 use crate::engine::parts::state::ContainerState;
 use crate::engine::read::point::ReadPoint;
+use crate::engine::read::random::Drawn;
 use crate::engine::read::scan::Scan;
-use crate::engine::write::observed::{Changed, Observed};
+use crate::engine::write::observed::{Changed, Observed, OwnChange};
 use crate::engine::write::writes::Writes;
 use crate::expiry::{ExpiryView, ExpiryViews};
 
@@ -135,6 +136,16 @@ impl ReadSet {
         Ok(item)
     }
 
+    /// An item of a touched container by chance, of which nothing is noted.
+    pub fn draw(
+        &self,
+        engine: &Engine,
+        place: usize,
+        chance: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<Drawn> {
+        self.point(engine, place)?.draw(chance)
+    }
+
     /// Notes that an item with this end was found; a conflict if it has ended by now.
     pub fn found(
         &mut self,
@@ -214,6 +225,11 @@ impl Engine {
             }
             return Ok(Written::new(read_set.pin.seq(), read_set.now));
         }
+        if writes.change_state() {
+            read_set.observed.changes_state = true;
+            read_set.observed.own_changes = own_changes(writes);
+            self.commit_log.sync_ahead()?;
+        }
         let (states, weight) = (writes.states(), writes.weight());
         for state in states {
             self.admit::<Wait>(state, weight / states.len() as u64)?;
@@ -225,4 +241,21 @@ impl Engine {
             Err(changed) => Err(read_set.conflict_over(changed.container, &changed.key)),
         }
     }
+}
+
+/// The changes of settings among the writes. Their containers have the places that they have there, for no judgement of a
+/// transaction depends on them.
+fn own_changes(writes: &Writes) -> Vec<OwnChange> {
+    let ops = Ops::new(writes.bytes()).enumerate();
+    let changes = ops.filter_map(|(at, op)| {
+        let op = op.expect("a batch was encoded by this program");
+        let mut states = writes.states().iter();
+        let container = states.position(|state| state.id() == op.container());
+        Some(OwnChange {
+            at,
+            container: container.expect("a batch names its containers"),
+            change: op.of_settings()?,
+        })
+    });
+    changes.collect()
 }

@@ -8,17 +8,23 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::base::{Result, Timestamp};
-use crate::data::batch::{KeyRange, WriteTtl};
+use crate::data::batch::{KeyRange, Op, WriteTtl};
 use crate::data::item::{Item, Pair};
 use crate::data::own_writes::{OwnPut, OwnWrite, OwnWrites};
 use crate::data::write::Written;
 use crate::engine::Engine;
 use crate::engine::options::Durability;
 use crate::engine::parts::state::ContainerState;
+use crate::engine::read::random::Drawn;
+use crate::engine::write::deciding::{check_keys, check_op};
 use crate::engine::write::read_set::ReadSet;
+use crate::engine::write::update::UpdateAction;
 use crate::engine::write::writes::Writes;
 
 pub mod iter;
+
+/// The live item of a key; and, if the transaction has written it, the ttl that it gave it.
+pub type Found = (Option<Item>, Option<WriteTtl>);
 
 /// See the file's head.
 pub struct TransactionState {
@@ -81,18 +87,15 @@ impl TransactionState {
         Ok(Some(item))
     }
 
-    /// The item of a key, and the own write that it is of.
+    /// The item of a key, and the ttl of the own write that it is of.
     pub fn item(
         &mut self,
         engine: &Engine,
         state: &Arc<ContainerState>,
         key: &[u8],
-    ) -> Result<(Option<Item>, Option<WriteTtl>)> {
+    ) -> Result<Found> {
         let place = self.read_set.touch(engine, state, key)?;
-        match self
-            .own(state)
-            .map_or(OwnWrite::Unwritten, |own| own.get(key))
-        {
+        match self.own_write(state, key) {
             OwnWrite::Unwritten => Ok((self.read_set.read(engine, place, key)?, None)),
             OwnWrite::Deleted => Ok((None, None)),
             OwnWrite::Put(put) => {
@@ -102,25 +105,29 @@ impl TransactionState {
         }
     }
 
-    /// The lifetime of a new value; for `Keep` the item in its place is read.
-    fn ttl_over(
+    /// The last write of a key.
+    pub fn own_write(&self, state: &Arc<ContainerState>, key: &[u8]) -> OwnWrite {
+        let own = self.own(state);
+        own.map_or(OwnWrite::Unwritten, |own| own.get(key))
+    }
+
+    /// Whether a container was written to.
+    pub fn has_written(&self, state: &Arc<ContainerState>) -> bool {
+        self.own(state).is_some_and(|own| !own.is_empty())
+    }
+
+    /// An item of a container that was not written to, by chance. `chance` returns a number below the given one.
+    pub fn draw(
         &mut self,
         engine: &Engine,
         state: &Arc<ContainerState>,
-        key: &[u8],
-        ttl: WriteTtl,
-    ) -> Result<WriteTtl> {
-        if ttl != WriteTtl::Keep {
-            return Ok(ttl);
+        chance: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<Option<Item>> {
+        let place = self.read_set.touch(engine, state, &[])?;
+        match self.read_set.draw(engine, place, chance)? {
+            Drawn::Item(item) => self.read_set.read(engine, place, item.key()),
+            Drawn::Nothing | Drawn::Rare => Ok(None),
         }
-        Ok(match self.item(engine, state, key)? {
-            (None, _) => WriteTtl::Absent,
-            (Some(_), Some(own)) => own,
-            (Some(item), None) => {
-                let (written_at, ttl) = item.countdown();
-                WriteTtl::Kept { written_at, ttl }
-            }
-        })
     }
 
     /// Whether it has met a conflict, and cannot be committed.
@@ -133,29 +140,78 @@ impl TransactionState {
         self.read_set.now()
     }
 
+    /// Fails if this container cannot be used.
+    pub fn check(&self, engine: &Engine, state: &ContainerState) -> Result<()> {
+        self.read_set.check(engine, state)
+    }
+
+    /// Forgets all writes.
+    pub fn rollback(&mut self) {
+        self.own.clear();
+    }
+
     /// Says how durable the commit is to be.
     pub fn set_durability(&mut self, durability: Durability) {
         self.durability = Some(durability);
     }
 
-    /// Stores an item, if that is as `is_there` says: a live one has the key, or none has. False: it is not so, and nothing
-    /// was written.
-    pub fn put(
+    /// Writes without reading.
+    pub fn write(
         &mut self,
         engine: &Engine,
         state: &Arc<ContainerState>,
-        key: &[u8],
-        OwnPut { ttl, value }: OwnPut,
-        is_there: Option<bool>,
-    ) -> Result<bool> {
+        op: Op<'_>,
+    ) -> Result<()> {
         self.read_set.check(engine, state)?;
-        if let Some(is_there) = is_there
-            && self.item(engine, state, key)?.0.is_some() != is_there
-        {
-            return Ok(false);
+        check_op(state, &op)?;
+        let own = self.own_mut(state);
+        match op {
+            Op::Put {
+                ttl, key, value, ..
+            } => {
+                let value = Bytes::copy_from_slice(value);
+                own.put(key, OwnPut { ttl, value });
+            }
+            Op::Delete { key, .. } => own.delete(key),
+            Op::DeleteRange { from, to, .. } => own.delete_range(KeyRange::of_bounds(from, to)),
+            Op::Expire { .. } => own.expire_all(),
+            _ => unreachable!("a transaction changes no container"),
         }
-        let ttl = self.ttl_over(engine, state, key, ttl)?;
-        self.own_mut(state).put(key, OwnPut { ttl, value });
+        Ok(())
+    }
+
+    /// Does to a key what was decided of what was found. Tells whether something was written.
+    pub fn act(
+        &mut self,
+        state: &Arc<ContainerState>,
+        key: &[u8],
+        (item, own_ttl): &Found,
+        action: UpdateAction,
+    ) -> Result<bool> {
+        let put = match action {
+            UpdateAction::Keep => return Ok(false),
+            UpdateAction::Delete if item.is_none() => return Ok(false),
+            UpdateAction::Delete => None,
+            UpdateAction::Put(value, ttl) => {
+                let ttl = match (ttl, item, own_ttl) {
+                    (WriteTtl::Keep, None, _) => WriteTtl::Absent,
+                    (WriteTtl::Keep, Some(_), Some(own)) => *own,
+                    (WriteTtl::Keep, Some(item), None) => {
+                        let (written_at, ttl) = item.countdown();
+                        WriteTtl::Kept { written_at, ttl }
+                    }
+                    (ttl, ..) => ttl,
+                };
+                let value = Bytes::from(value);
+                Some(OwnPut { ttl, value })
+            }
+        };
+        check_keys(state, |decided| decided == key)?;
+        let own = self.own_mut(state);
+        match put {
+            Some(put) => own.put(key, put),
+            None => own.delete(key),
+        }
         Ok(true)
     }
 
@@ -174,35 +230,10 @@ impl TransactionState {
             Some(ttl) => ttl,
             None => item.stored_ttl().into(),
         };
+        check_keys(state, |decided| decided == key)?;
         let value = item.into_value().into_bytes();
         self.own_mut(state).put(key, OwnPut { ttl, value });
         Ok(true)
-    }
-
-    /// Deletes a key without reading it.
-    pub fn delete(
-        &mut self,
-        engine: &Engine,
-        state: &Arc<ContainerState>,
-        key: &[u8],
-    ) -> Result<()> {
-        self.read_set.check(engine, state)?;
-        self.own_mut(state).delete(key);
-        Ok(())
-    }
-
-    /// Deletes the keys of a range without reading them.
-    pub fn delete_range(
-        &mut self,
-        engine: &Engine,
-        state: &Arc<ContainerState>,
-        range: KeyRange,
-    ) -> Result<()> {
-        self.read_set.check(engine, state)?;
-        if !range.is_empty() {
-            self.own_mut(state).delete_range(range);
-        }
-        Ok(())
     }
 
     /// Writes all of it, if all that was read still holds.

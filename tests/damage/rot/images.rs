@@ -239,7 +239,7 @@ pub fn images() -> Vec<Image> {
 
     let mut batch = Batch::new();
     for (container, key) in [("plain", "d"), ("packed", "d")] {
-        batch.put(&author.container(container), key, "in both");
+        batch.put(author.container(container), key, "in both");
     }
     author.db.write(&batch).unwrap();
     author.change(|state| {

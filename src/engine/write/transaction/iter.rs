@@ -190,8 +190,7 @@ impl TransactionIter<'_> {
                 }
                 continue;
             }
-            let is_hidden =
-                |item: &Item| own.is_some_and(|own| own.is_deleted_by_range(item.key()));
+            let is_hidden = |item: &Item| own.is_some_and(|own| own.is_deleted(item.key()));
             let hidden = snapshots.is_some_and(is_hidden);
             let Some(item) = source.take(forward) else {
                 return Ok(None);
