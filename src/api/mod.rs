@@ -12,6 +12,7 @@ pub mod due;
 pub mod expirations;
 pub mod snapshot;
 pub mod batch;
+pub mod extend;
 pub mod transaction;
 pub mod database;
 pub mod given_time;

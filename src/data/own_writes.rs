@@ -23,7 +23,7 @@ use crate::data::batch::{KeyRange, Op, WriteTtl};
 /// A value that is to be stored.
 #[derive(Clone, Debug)]
 pub struct OwnPut {
-    /// How long it is to live; never [`WriteTtl::Keep`].
+    /// How long it is to live; never [`WriteTtl::Keep`] or [`WriteTtl::Like`].
     pub ttl: WriteTtl,
     /// Up to 64 MiB.
     pub value: Bytes,

@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
+use std::time::SystemTime;
 
 use crate::api::container::Container;
 use crate::api::database::Database;
@@ -147,6 +148,27 @@ impl<K: TypedKey, V: TypedValue> TypedContainer<K, V> {
         self.untyped.touch(key::encoded::<K>(&key))
     }
 
+    /// As [`TypedContainer::touch`], and returns the item as it is from then on, as [`Container::get_and_touch`] does. `None`:
+    /// there is none. One that is not of the types is an error, and is not touched.
+    pub fn get_and_touch(&self, key: K::Borrowed<'_>) -> Result<Option<TypedItem<K, V::Data>>> {
+        let mut decoded = None;
+        let touched = self
+            .untyped
+            .touch_accepted(&key::encoded::<K>(&key), |found| {
+                decoded = found.map(|item| self.typed_item(item.clone()));
+                matches!(decoded, Some(Ok(_)))
+            })?;
+        let decoded = decoded.transpose()?;
+        Ok(decoded
+            .zip(touched)
+            .map(|(item, stored)| TypedItem { stored, ..item }))
+    }
+
+    /// As [`TypedContainer::touch`], and returns the item's new end, as [`Container::touch_until`] does. `None`: there is none.
+    pub fn touch_until(&self, key: K::Borrowed<'_>) -> Result<Option<SystemTime>> {
+        self.untyped.touch_until(key::encoded::<K>(&key))
+    }
+
     /// Gives a live item this ttl, as [`Container::expire`] does. False: there is none.
     pub fn expire(&self, key: K::Borrowed<'_>, ttl: impl Into<Ttl>) -> Result<bool> {
         self.untyped.expire(key::encoded::<K>(&key), ttl)
@@ -186,11 +208,40 @@ impl<K: TypedKey, V: TypedValue> TypedContainer<K, V> {
             .map(|done| done.written.is_some())
     }
 
+    /// As [`TypedContainer::update`], with values that are borrowed.
+    ///
+    /// ```
+    /// use ebbtide::{Database, Ttl, TypedUpdate};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let words = Database::open(folder.path())?.typed::<String, Vec<String>>("words")?;
+    /// let found = vec!["ebb".to_owned(), "tide".to_owned()];
+    /// words.update_with("all", |_| TypedUpdate::Put(&found, Ttl::Inherit))?;
+    /// assert_eq!(words.get("all")?, Some(found));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn update_with<D: Borrow<V::Data>>(
+        &self,
+        key: K::Borrowed<'_>,
+        decide: impl FnMut(Option<&TypedItem<K, V::Data>>) -> TypedUpdate<D>,
+    ) -> Result<bool> {
+        self.update_by(key, decide)
+            .map(|done| done.written.is_some())
+    }
+
     /// As [`TypedContainer::update`], and tells the item that was there before and what was written.
     pub fn fetch_update(
         &self,
         key: K::Borrowed<'_>,
-        mut decide: impl FnMut(Option<&TypedItem<K, V::Data>>) -> TypedUpdate<V::Data>,
+        decide: impl FnMut(Option<&TypedItem<K, V::Data>>) -> TypedUpdate<V::Data>,
+    ) -> Result<TypedUpdated<K, V::Data>> {
+        self.update_by(key, decide)
+    }
+
+    fn update_by<D: Borrow<V::Data>>(
+        &self,
+        key: K::Borrowed<'_>,
+        mut decide: impl FnMut(Option<&TypedItem<K, V::Data>>) -> TypedUpdate<D>,
     ) -> Result<TypedUpdated<K, V::Data>> {
         let (mut before, mut refused) = (None, None);
         let mut step = |found: Option<&Item>| {

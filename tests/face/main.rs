@@ -6,4 +6,6 @@ mod api_md;
 mod face;
 mod handles;
 mod smoke;
+mod traits;
 mod typed;
+mod typed_lifetimes;

@@ -313,7 +313,7 @@ fn an_update_notices_a_command_that_is_forgotten_again() {
                 f.c.expire_all().unwrap();
             }
             match item {
-                Some(_) => ebbtide::Update::Put("w".into(), Ttl::Never),
+                Some(_) => ebbtide::Update::Put("w", Ttl::Never),
                 None => ebbtide::Update::Keep,
             }
         });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::{Result, Timestamp};
+use crate::base::{Countdown, Result, Timestamp};
 use crate::data::batch::{KeyRange, WriteTtl};
 use crate::data::item::{Item, Pair};
 use crate::data::own_writes::{OwnPut, OwnWrite, OwnWrites};
@@ -123,6 +123,18 @@ impl TransactionState {
         })
     }
 
+    /// The lifetime of a new value that is to live like another item; `None`: that life has passed.
+    fn ttl_like(
+        &mut self,
+        engine: &Engine,
+        state: &Arc<ContainerState>,
+        key: &[u8],
+        countdown: Countdown,
+    ) -> Result<Option<WriteTtl>> {
+        let place = self.read_set.touch(engine, state, key)?;
+        self.read_set.like(engine, place, key, countdown)
+    }
+
     /// Whether it has met a conflict, and cannot be committed.
     pub fn is_in_conflict(&self) -> bool {
         self.read_set.is_in_conflict()
@@ -154,8 +166,14 @@ impl TransactionState {
         {
             return Ok(false);
         }
-        let ttl = self.ttl_over(engine, state, key, ttl)?;
-        self.own_mut(state).put(key, OwnPut { ttl, value });
+        let ttl = match ttl {
+            WriteTtl::Like(countdown) => self.ttl_like(engine, state, key, countdown)?,
+            ttl => Some(self.ttl_over(engine, state, key, ttl)?),
+        };
+        match ttl {
+            Some(ttl) => self.own_mut(state).put(key, OwnPut { ttl, value }),
+            None => self.own_mut(state).delete(key),
+        }
         Ok(true)
     }
 
