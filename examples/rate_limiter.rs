@@ -109,7 +109,7 @@ impl Sliding {
             counted.push(now);
             let bytes = counted.iter().flat_map(|time| time.to_be_bytes());
             // It expires when the last of them no longer counts.
-            Update::Put(bytes.collect(), Ttl::After(WINDOW))
+            Update::Put(bytes.collect::<Vec<_>>(), Ttl::After(WINDOW))
         })?;
         Ok(verdict)
     }

@@ -98,7 +98,8 @@ Coming from [RocksDB](guide::from_rocksdb), [fjall](guide::from_fjall), [redb](g
 //! [outbox]: https://github.com/ebbtide/ebbtide/blob/main/examples/outbox.rs
 //!
 //! # Features
-//! None is on by default. `typed`: `TypedContainer`, for keys and values of the program's own types. `tokio`:
+//! None is on by default. `typed`: `TypedContainer`, for keys and values of the program's own types. `uuid`: `typed`, and
+//! uuids as keys. `tokio`:
 //! `ebbtide::tokio`, the same operations as futures, which never block a runtime's thread. `zstd`: [`Compression::Zstd`],
 //! which builds the C library. `metrics`: `Database::publish_metrics`, figures for the crate of that name. `tracing`: spans of
 //! background work for the crate of that name.
@@ -164,7 +165,7 @@ pub use api::snapshot::{Snapshot, View};
 pub use api::transaction::Transaction;
 pub use api::writing::Update;
 pub use base::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
-pub use base::{AtOnce, DefaultTtl, Error, Result, Ttl};
+pub use base::{AtOnce, Countdown, DefaultTtl, Error, Result, Ttl};
 pub use bytes::Bytes;
 pub use catalog::Ledger;
 pub use data::change::{Change, ExpiryRule};

@@ -6,6 +6,11 @@ use std::time::SystemTime;
 use crate::base::Timestamp;
 pub use crate::env::files;
 
+/// Lifetimes, moments and sizes as people write them.
+pub mod text {
+    pub use crate::base::text::{SURELY_MILLIS, date, length, seconds, size, span};
+}
+
 /// A moment in UTC, as RFC 3339.
 #[must_use]
 pub fn utc(moment: SystemTime) -> impl fmt::Display {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use crate::api::arguments::{KeyBounds, check_item, check_key, checked_range};
 use crate::api::container::Container;
-use crate::api::writing::{counting_ttl, write_ttl};
+use crate::api::writing::{other_ttl, write_ttl};
 use crate::base::{ContainerId, DefaultTtl, Error, Result, Timestamp, Ttl};
 use crate::data::batch::{Op, WriteTtl};
 use crate::data::write::{Expect, OnMiss};
@@ -15,7 +15,7 @@ use crate::expiry::{DefaultMillis, Expire};
 
 /// Writes that become visible and durable together, in any containers of one database, and conditions for them. A batch
 /// is atomic, after a power cut too. Its writes apply in the order in which they were added. A condition, that of
-/// [`Batch::create`], [`Batch::replace`], [`Batch::touch`] and [`Batch::require`], sees the items that were there and
+/// [`Batch::create`], [`Batch::replace`], [`Batch::touch`], [`Batch::rename`] and [`Batch::require`], sees the items that were there and
 /// the writes that were added before it. If one does not hold, the result is [`Error::Conflict`], and nothing is
 /// written; or, after [`Batch::on_miss`], its write alone is left out.
 ///
@@ -76,12 +76,8 @@ impl Batch {
     ) -> &mut Self {
         let container = container.as_ref();
         let (key, value) = (key.as_ref(), value.as_ref());
-        let mut ttl = check_item(key, value).and_then(|()| write_ttl(ttl.into()));
-        if let Ok(WriteTtl::Keep) = ttl {
-            // A placeholder until the key has been read.
-            ttl = Ok(WriteTtl::Absent);
-            self.ask(container, key, Demand::Keep, OnMiss::Conflict);
-        }
+        let ttl = check_item(key, value).and_then(|()| write_ttl(ttl.into()));
+        let ttl = self.ask_for_ttl(container, key, ttl);
         self.push(
             container,
             ttl.map(|ttl| {
@@ -93,6 +89,22 @@ impl Batch {
                 }
             }),
         )
+    }
+
+    /// Asks for a ttl that the walk fills in, and puts a placeholder in its place.
+    fn ask_for_ttl(
+        &mut self,
+        container: &Container,
+        key: &[u8],
+        ttl: Result<WriteTtl>,
+    ) -> Result<WriteTtl> {
+        let demand = match ttl {
+            Ok(WriteTtl::Keep) => Demand::Keep,
+            Ok(WriteTtl::Like(countdown)) => Demand::Like(countdown),
+            ttl => return ttl,
+        };
+        self.ask(container, key, demand, OnMiss::Conflict);
+        Ok(WriteTtl::Absent)
     }
 
     /// Stores an item if no live one has the key; if one has, the whole batch is a conflict.
@@ -203,7 +215,40 @@ impl Batch {
         let container = container.as_ref();
         let key = key.as_ref();
         self.ask(container, key, Demand::KeepValue, self.on_miss);
-        self.put_without_value(container, key, counting_ttl(ttl.into()))
+        let ttl = self.ask_for_ttl(container, key, other_ttl(ttl.into()));
+        self.put_without_value(container, key, ttl)
+    }
+
+    /// Gives a live item another key, as it is: its value, its ttl, and the time from which it counts stay, and so does its
+    /// end, whatever becomes of the default. An item that has the other key is replaced, live or not. If there is no live
+    /// item to be renamed, the whole batch is a conflict. It is one write of the batch.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{Batch, ManualClock, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let db = Options::new().clock(clock.clone()).open(folder.path())?;
+    /// let sessions = db.container("sessions")?;
+    /// sessions.put_with_ttl("s-1", "ada", Duration::from_secs(60))?;
+    /// clock.advance(Duration::from_secs(45));
+    /// let mut batch = Batch::new();
+    /// batch.rename(&sessions, "s-1", "s-2"); // a new id at login
+    /// db.write(&batch)?;
+    /// assert!(sessions.get("s-1")?.is_none());
+    /// assert_eq!(sessions.item("s-2")?.unwrap().remaining(), Some(Duration::from_secs(15)));
+    /// assert!(db.write(&batch).unwrap_err().is_conflict());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn rename(
+        &mut self,
+        container: &Container,
+        from: impl AsRef<[u8]>,
+        to: impl AsRef<[u8]>,
+    ) -> &mut Self {
+        self.ask(container, from.as_ref(), Demand::Rename, self.on_miss);
+        self.put_without_value(container, to.as_ref(), Ok(WriteTtl::Absent))
     }
 
     /// A put whose value is filled in once the key has been read.
@@ -225,7 +270,7 @@ impl Batch {
     }
 
     /// Sets the effect on the batch of a condition that does not hold, for the writes that follow: [`Batch::create`],
-    /// [`Batch::replace`], [`Batch::touch`] and [`Batch::expire`]. At first, and after [`OnMiss::Conflict`], nothing of
+    /// [`Batch::replace`], [`Batch::touch`], [`Batch::expire`] and [`Batch::rename`]. At first, and after [`OnMiss::Conflict`], nothing of
     /// the batch is written. After [`OnMiss::Skip`] that write alone is left out, as if it had not been added, and
     /// [`Written::outcomes`](crate::Written::outcomes) tells the outcome of each: so one batch can carry the writes of
     /// several callers, and each gets its own answer. A write sees what those before it did, if they were done. All
@@ -529,6 +574,13 @@ impl Batch {
         self.writes.clear();
         self.refused = None;
         self.on_miss = OnMiss::default();
+    }
+
+    /// Adds all that another batch has.
+    pub(super) fn append(&mut self, other: &Batch) {
+        let refused = other.refused.clone().map_or(Ok(()), Err);
+        let added = refused.and_then(|()| self.writes.append(&other.writes));
+        self.note(added);
     }
 
     pub(crate) fn checked(&self) -> Result<&Writes> {

@@ -52,7 +52,7 @@ impl Container {
     }
 
     /// Like [`Container::bulk_load`], of items with a ttl each, which counts from the beginning of the load; not
-    /// [`Ttl::Keep`]. An error in the place of an item ends the load, and is returned.
+    /// [`Ttl::Keep`] or [`Ttl::Like`]. An error in the place of an item ends the load, and is returned.
     ///
     /// ```
     /// use std::time::Duration;
@@ -83,9 +83,9 @@ impl Container {
             let (key, value) = (key.as_ref(), value.as_ref());
             check_item(key, value)?;
             let ttl = write_ttl(ttl)?;
-            if ttl == WriteTtl::Keep {
+            if let WriteTtl::Keep | WriteTtl::Like(_) = ttl {
                 let allowed = "one that is to count from now on";
-                return Err(Error::invalid("ttl", "Keep", allowed));
+                return Err(Error::invalid("ttl", "of an item", allowed));
             }
             place.set(key, value, ttl);
             Ok(true)

@@ -1,8 +1,10 @@
 //! Containers.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::api::arguments::{KeyBounds, all_keys, key_range, prefix_range};
 use crate::api::cursor::Cursor;
@@ -224,8 +226,54 @@ impl Container {
         self.writing().touch(key.as_ref())
     }
 
+    /// As [`Container::touch`], and returns the item as it is from then on, with its new end: in one step, so of a session
+    /// that is read and slides with one call. `None`: there is no live item.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{ManualClock, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let sessions = Options::new().clock(clock.clone()).open(folder.path())?.container("sessions")?;
+    /// let half_an_hour = Duration::from_secs(1_800);
+    /// sessions.put_with_ttl("s-1", "ada", half_an_hour)?;
+    /// clock.advance(Duration::from_secs(1_000));
+    /// let session = sessions.get_and_touch("s-1")?.unwrap();
+    /// assert_eq!(session.value(), "ada");
+    /// assert_eq!(session.remaining(), Some(half_an_hour)); // again
+    /// clock.advance(half_an_hour);
+    /// assert!(sessions.get_and_touch("s-1")?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_and_touch(&self, key: impl AsRef<[u8]>) -> Result<Option<Item>> {
+        self.writing().get_and_touch(key.as_ref(), |_| true)
+    }
+
+    /// As [`Container::touch`], and returns the item's new end. `None`: there is no live item. Of an item that never ends it
+    /// returns the last moment that time comes to, which is later than any end: so `None` has one meaning.
+    ///
+    /// ```
+    /// use std::time::{Duration, UNIX_EPOCH};
+    /// use ebbtide::{ManualClock, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let sessions = Options::new().clock(clock.clone()).open(folder.path())?.container("sessions")?;
+    /// sessions.put_with_ttl("s-1", "ada", Duration::from_secs(60))?;
+    /// clock.advance(Duration::from_secs(45));
+    /// let cookie_ends = sessions.touch_until("s-1")?;
+    /// assert_eq!(cookie_ends, Some(UNIX_EPOCH + Duration::from_secs(1_800_000_105)));
+    /// assert_eq!(sessions.touch_until("s-2")?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn touch_until(&self, key: impl AsRef<[u8]>) -> Result<Option<SystemTime>> {
+        self.writing().touch_until(key.as_ref())
+    }
+
     /// Gives a live item this ttl, keeps its value, and restarts the countdown. [`Ttl::Never`] makes it permanent,
-    /// [`Ttl::Inherit`] makes the container's default apply. False: there is no live item.
+    /// [`Ttl::Inherit`] makes the container's default apply, [`Ttl::Like`] makes it end with another item. False: there is
+    /// no live item.
     ///
     /// ```
     /// use std::time::Duration;
@@ -294,6 +342,31 @@ impl Container {
         &self,
         key: impl AsRef<[u8]>,
         decide: impl FnMut(Option<&Item>) -> Update,
+    ) -> Result<bool> {
+        let written = self.writing().update(key.as_ref(), decide)?;
+        Ok(written.is_some())
+    }
+
+    /// Like [`Container::update`], with values that are borrowed for the call, or owned as a `Vec<u8>`.
+    ///
+    /// ```
+    /// use ebbtide::{Database, Ttl, Update};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let pages = db.container("pages")?;
+    /// let page = std::fs::read("Cargo.toml")?;
+    /// pages.update_with("home", |found| match found {
+    ///     Some(_) => Update::Keep,
+    ///     None => Update::Put(&page, Ttl::Inherit), // not copied before it is written
+    /// })?;
+    /// assert_eq!(pages.get("home")?.unwrap(), page);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn update_with<'v>(
+        &self,
+        key: impl AsRef<[u8]>,
+        decide: impl FnMut(Option<&Item>) -> Update<Cow<'v, [u8]>>,
     ) -> Result<bool> {
         let written = self.writing().update(key.as_ref(), decide)?;
         Ok(written.is_some())

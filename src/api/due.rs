@@ -12,7 +12,7 @@ use crate::data::item::Item;
 
 /// The items that end in a span of time, from the end of the bucket before to `until`, included, and the disk space
 /// that comes back in it. Estimates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct DueBucket {
     /// The last moment of the span; if it has passed, the bucket is about items that have ended and are still stored.

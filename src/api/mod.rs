@@ -13,6 +13,7 @@ pub mod expirations;
 pub mod snapshot;
 pub mod batch;
 pub mod within;
+pub mod extend;
 pub mod transaction;
 pub mod database;
 pub mod transact;

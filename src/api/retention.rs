@@ -10,7 +10,7 @@ use crate::expiry::{DefaultMillis, Expire, SettingsChange, Tally};
 use crate::values::Quota;
 
 /// The effect that a change of a container's retention would have: live items that would be gone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Preview {
     /// How many.

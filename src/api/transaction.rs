@@ -345,6 +345,25 @@ impl Transaction {
         self.within(container.as_ref()).touch(key.as_ref())
     }
 
+    /// Touches a live item, and returns it as it is from then on; see [`Container::get_and_touch`]. `None`: there is none.
+    pub fn get_and_touch(
+        &self,
+        container: impl AsRef<Container>,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Item>> {
+        let within = self.within(container.as_ref());
+        within.get_and_touch(key.as_ref(), |_| true)
+    }
+
+    /// Touches a live item, and returns its new end; see [`Container::touch_until`]. `None`: there is none.
+    pub fn touch_until(
+        &self,
+        container: impl AsRef<Container>,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<SystemTime>> {
+        self.within(container.as_ref()).touch_until(key.as_ref())
+    }
+
     /// Gives a live item this ttl, and restarts the countdown; see [`Container::expire`]. False: there is none.
     ///
     /// # Errors

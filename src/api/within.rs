@@ -172,26 +172,26 @@ impl Writes for Within<'_, '_> {
         state.write(self.engine, self.state(), op)
     }
 
-    fn conditionally(
+    fn conditionally<'v>(
         &self,
         key: &[u8],
         value_len: usize,
-        mut decide: impl FnMut(Option<&Item>) -> UpdateAction,
+        mut decide: impl FnMut(Option<&Item>) -> UpdateAction<'v>,
     ) -> Result<Option<Written>> {
         check_key(key)?;
         check_value_len(value_len)?;
         let mut state = self.lock()?;
         let found = state.item(self.engine, self.state(), key)?;
         let action = decide(found.0.as_ref());
-        let is_written = state.act(self.state(), key, &found, action)?;
+        let is_written = state.act(self.engine, self.state(), key, &found, action)?;
         Ok(Within::written(&state, is_written))
     }
 
     /// Begins anew where another thread writes the key in this transaction meanwhile.
-    fn decide(
+    fn decide<'v>(
         &self,
         key: &[u8],
-        mut decide: impl FnMut(Option<&Item>) -> UpdateAction,
+        mut decide: impl FnMut(Option<&Item>) -> UpdateAction<'v>,
     ) -> Result<Option<Written>> {
         check_key(key)?;
         loop {
@@ -203,15 +203,24 @@ impl Writes for Within<'_, '_> {
             let action = decide(found.0.as_ref());
             let mut state = self.lock()?;
             if state.own_write(self.state(), key) == own {
-                let is_written = state.act(self.state(), key, &found, action)?;
+                let is_written = state.act(self.engine, self.state(), key, &found, action)?;
                 return Ok(Within::written(&state, is_written));
             }
         }
     }
 
-    fn touch(&self, key: &[u8]) -> Result<bool> {
+    fn touch_if(
+        &self,
+        key: &[u8],
+        mut accepts: impl FnMut(Option<&Item>) -> bool,
+    ) -> Result<Option<(Item, Written)>> {
         check_key(key)?;
         let mut state = self.lock()?;
-        state.touch(self.engine, self.state(), key)
+        let (found, _) = state.item(self.engine, self.state(), key)?;
+        if !accepts(found.as_ref()) {
+            return Ok(None);
+        }
+        let is_written = state.touch(self.engine, self.state(), key)?;
+        Ok(found.zip(Within::written(&state, is_written)))
     }
 }

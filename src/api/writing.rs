@@ -3,8 +3,12 @@
 //! [`Writes`] checks its arguments and says which write it is. By [`Writing`] the engine does it; a [`WriteMode`] says
 //! whether the call may wait: [`Waiting`] does. By [`Within`](crate::api::within::Within) it waits in a transaction.
 
+use std::borrow::Cow;
 use std::result::Result as Either;
 use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
 
 use crate::api::arguments::{
     KeyBounds, check_item, check_key, check_value, check_value_len, checked_range,
@@ -13,22 +17,48 @@ use crate::base::{Error, Patience, Result, Timestamp, Ttl, Wait};
 use crate::data::batch::{Op, WriteTtl};
 use crate::data::item::Item;
 use crate::data::write::{Updated, Written};
-use crate::engine::{Begun, ContainerState, Handle, UpdateAction, deciding};
+use crate::engine::{Begun, ContainerState, Handle, NewValue, UpdateAction, deciding};
 use crate::expiry::ttl_millis;
 
-/// The action of [`Container::update`](crate::Container::update) on the item that its closure was shown.
+/// The action of [`Container::update`](crate::Container::update) on the item that its closure was shown. The values of
+/// `update` are [`Bytes`]; those of [`Container::update_with`](crate::Container::update_with) may be borrowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Update {
+pub enum Update<V = Bytes> {
     /// Leaves it as it is.
     Keep,
-    /// Writes this value with this ttl.
-    Put(Vec<u8>, Ttl),
+    /// Writes this value with this ttl. [`Update::Put`] takes whatever becomes the value.
+    Write(V, Ttl),
     /// Gives it this ttl, which counts from now on, and keeps its value, as [`Container::expire`](crate::Container::expire)
     /// does. Where no live item is, this is the same as [`Update::Keep`].
     Expire(Ttl),
     /// Deletes it.
     Delete,
+}
+
+impl<V> Update<V> {
+    /// Writes this value with this ttl. For `update` it is what is `Into<Bytes>`: a `Vec<u8>`, a `String`, a literal,
+    /// [`Bytes`], or a [`Value`](crate::Value), which is not copied.
+    ///
+    /// ```
+    /// use ebbtide::{Database, Ttl, Update};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let c = db.container("c")?;
+    /// c.update("k", |_| Update::Put("a literal", Ttl::Inherit))?;
+    /// c.update("k", |item| match item {
+    ///     Some(item) => Update::Put(item.value().clone(), Ttl::Never),
+    ///     None => Update::Put(format!("{}", 7), Ttl::Inherit),
+    /// })?;
+    /// assert_eq!(c.get("k")?.unwrap(), "a literal");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[allow(non_snake_case)]
+    #[must_use]
+    pub fn Put(value: impl Into<V>, ttl: Ttl) -> Update<V> {
+        Update::Write(value.into(), ttl)
+    }
 }
 
 /// How the engine is asked for a write.
@@ -60,34 +90,64 @@ pub fn write_ttl(ttl: Ttl) -> Result<WriteTtl> {
         Ttl::Never => WriteTtl::Never,
         Ttl::After(duration) => WriteTtl::Millis(ttl_millis(duration)?),
         Ttl::Keep => WriteTtl::Keep,
+        Ttl::Since(countdown) => WriteTtl::Like(countdown),
         Ttl::Until(moment) => WriteTtl::Until(Timestamp::from_system_time_up(moment)),
     })
 }
 
-/// The same of one that is to count from now on.
-pub fn counting_ttl(ttl: Ttl) -> Result<WriteTtl> {
+/// The same of one for an item that keeps its value: any but its own.
+pub fn other_ttl(ttl: Ttl) -> Result<WriteTtl> {
     match write_ttl(ttl)? {
         WriteTtl::Keep => {
-            let allowed = "one that is to count from now on";
+            let allowed = "another than the one it has";
             Err(Error::invalid("ttl", "Keep", allowed))
         }
         ttl => Ok(ttl),
     }
 }
 
+/// A value that an update was given.
+pub trait IntoValue<'v> {
+    /// For the engine.
+    fn into_value(self) -> NewValue<'v>;
+}
+
+impl IntoValue<'static> for Bytes {
+    fn into_value(self) -> NewValue<'static> {
+        NewValue::Held(self)
+    }
+}
+
+impl<'v> IntoValue<'v> for Cow<'v, [u8]> {
+    fn into_value(self) -> NewValue<'v> {
+        match self {
+            Cow::Borrowed(bytes) => NewValue::Lent(bytes),
+            Cow::Owned(bytes) => NewValue::Held(bytes.into()),
+        }
+    }
+}
+
+/// A write that gives an item another ttl.
+fn with_its_value<'v>(item: &Item, ttl: WriteTtl) -> UpdateAction<'v> {
+    let value = item.value().clone().into_bytes();
+    UpdateAction::Put(NewValue::Held(value), ttl)
+}
+
 /// The engine's form of an action on an item, if it is allowed.
-fn action(update: Update, found: Option<&Item>) -> Result<UpdateAction> {
+fn action<'v, V>(update: Update<V>, found: Option<&Item>) -> Result<UpdateAction<'v>>
+where
+    V: IntoValue<'v> + AsRef<[u8]>,
+{
     Ok(match update {
         Update::Keep => UpdateAction::Keep,
         Update::Delete => UpdateAction::Delete,
-        Update::Put(value, ttl) => {
-            check_value(&value)?;
-            UpdateAction::Put(value, write_ttl(ttl)?)
+        Update::Write(value, ttl) => {
+            check_value(value.as_ref())?;
+            UpdateAction::Put(value.into_value(), write_ttl(ttl)?)
         }
         Update::Expire(ttl) => {
-            let ttl = counting_ttl(ttl)?;
-            let put = |item: &Item| UpdateAction::Put(item.value().to_vec(), ttl);
-            found.map_or(UpdateAction::Keep, put)
+            let ttl = other_ttl(ttl)?;
+            found.map_or(UpdateAction::Keep, |item| with_its_value(item, ttl))
         }
     })
 }
@@ -108,18 +168,18 @@ pub trait Writes {
     fn write_one(&self, op: Op<'_>) -> Either<(), Self::Failure>;
 
     /// Does to a key what is decided of its live item. None: nothing was written.
-    fn conditionally(
+    fn conditionally<'v>(
         &self,
         key: &[u8],
         value_len: usize,
-        decide: impl FnMut(Option<&Item>) -> UpdateAction,
+        decide: impl FnMut(Option<&Item>) -> UpdateAction<'v>,
     ) -> Either<Option<Written>, Self::Failure>;
 
     /// The same, where a closure of the caller's decides, which may read and write other keys meanwhile.
-    fn decide(
+    fn decide<'v>(
         &self,
         key: &[u8],
-        decide: impl FnMut(Option<&Item>) -> UpdateAction,
+        decide: impl FnMut(Option<&Item>) -> UpdateAction<'v>,
     ) -> Either<Option<Written>, Self::Failure> {
         self.conditionally(key, 0, decide)
     }
@@ -128,8 +188,8 @@ pub trait Writes {
     fn put(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<(), Self::Failure> {
         check_item(key, value)?;
         let ttl = write_ttl(ttl)?;
-        if ttl == WriteTtl::Keep {
-            let put = |_: Option<&Item>| UpdateAction::Put(value.to_vec(), ttl);
+        if let WriteTtl::Keep | WriteTtl::Like(_) = ttl {
+            let put = |_: Option<&Item>| UpdateAction::Put(NewValue::Lent(value), ttl);
             return self.conditionally(key, value.len(), put).map(drop);
         }
         self.write_one(Op::Put {
@@ -144,7 +204,7 @@ pub trait Writes {
         let ttl = write_ttl(ttl)?;
         let written = self.conditionally(key, value.len(), |found| match found {
             Some(_) => UpdateAction::Keep,
-            None => UpdateAction::Put(value.to_vec(), ttl),
+            None => UpdateAction::Put(NewValue::Lent(value), ttl),
         })?;
         Ok(written.is_some())
     }
@@ -152,24 +212,54 @@ pub trait Writes {
     fn replace(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<bool, Self::Failure> {
         let ttl = write_ttl(ttl)?;
         let written = self.conditionally(key, value.len(), |found| match found {
-            Some(_) => UpdateAction::Put(value.to_vec(), ttl),
+            Some(_) => UpdateAction::Put(NewValue::Lent(value), ttl),
             None => UpdateAction::Keep,
         })?;
         Ok(written.is_some())
     }
 
     fn touch(&self, key: &[u8]) -> Either<bool, Self::Failure> {
-        let written = self.conditionally(key, 0, |found| match found {
-            Some(item) => UpdateAction::Put(item.value().to_vec(), item.stored_ttl().into()),
-            None => UpdateAction::Keep,
+        let touched = self.touch_if(key, |_| true)?;
+        Ok(touched.is_some())
+    }
+
+    /// Touches the item if it is accepted; the item as it was, and the write.
+    fn touch_if(
+        &self,
+        key: &[u8],
+        mut accepts: impl FnMut(Option<&Item>) -> bool,
+    ) -> Either<Option<(Item, Written)>, Self::Failure> {
+        let mut before = None;
+        let written = self.conditionally(key, 0, |found| {
+            let is_accepted = accepts(found);
+            before = found.filter(|_| is_accepted).cloned();
+            match &before {
+                Some(item) => with_its_value(item, item.stored_ttl().into()),
+                None => UpdateAction::Keep,
+            }
         })?;
-        Ok(written.is_some())
+        Ok(before.zip(written))
+    }
+
+    /// Touches the item if it is accepted; as it is then.
+    fn get_and_touch(
+        &self,
+        key: &[u8],
+        accepts: impl FnMut(Option<&Item>) -> bool,
+    ) -> Either<Option<Item>, Self::Failure> {
+        let touched = self.touch_if(key, accepts)?;
+        Ok(touched.map(|(item, written)| item.touched(written.stamp())))
+    }
+
+    fn touch_until(&self, key: &[u8]) -> Either<Option<SystemTime>, Self::Failure> {
+        let touched = self.get_and_touch(key, |_| true)?;
+        Ok(touched.map(|item| item.end().min(Timestamp::LAST).to_system_time()))
     }
 
     fn expire(&self, key: &[u8], ttl: Ttl) -> Either<bool, Self::Failure> {
-        let ttl = counting_ttl(ttl)?;
+        let ttl = other_ttl(ttl)?;
         let written = self.conditionally(key, 0, |found| match found {
-            Some(item) => UpdateAction::Put(item.value().to_vec(), ttl),
+            Some(item) => with_its_value(item, ttl),
             None => UpdateAction::Keep,
         })?;
         Ok(written.is_some())
@@ -187,10 +277,10 @@ pub trait Writes {
         Ok(taken)
     }
 
-    fn update(
+    fn update<'v, V: IntoValue<'v> + AsRef<[u8]>>(
         &self,
         key: &[u8],
-        mut decide: impl FnMut(Option<&Item>) -> Update,
+        mut decide: impl FnMut(Option<&Item>) -> Update<V>,
     ) -> Either<Option<Written>, Self::Failure> {
         let mut refused = None;
         let written = self.decide(key, |found| {
@@ -265,11 +355,11 @@ impl<W: WriteMode> Writes for Writing<'_, W> {
         Ok(())
     }
 
-    fn conditionally(
+    fn conditionally<'v>(
         &self,
         key: &[u8],
         value_len: usize,
-        mut decide: impl FnMut(Option<&Item>) -> UpdateAction,
+        mut decide: impl FnMut(Option<&Item>) -> UpdateAction<'v>,
     ) -> Either<Option<Written>, Self::Failure> {
         check_key(key)?;
         check_value_len(value_len)?;

@@ -70,7 +70,16 @@ impl Timestamp {
 impl fmt::Display for Timestamp {
     /// UTC, as RFC 3339 with milliseconds: `2026-03-01T12:00:00.250Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (days, in_day) = (self.0 / 86_400_000, self.0 % 86_400_000);
+        write!(f, "{}.{:03}Z", ToTheSecond(self.0 / 1_000), self.0 % 1_000)
+    }
+}
+
+/// Seconds since the Unix epoch, to be written in UTC, without the zone: `2026-03-01T12:00:00`.
+pub struct ToTheSecond(pub u64);
+
+impl fmt::Display for ToTheSecond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (days, in_day) = (self.0 / 86_400, self.0 % 86_400);
         // Civil date from a day count, by 400-year eras that start on 1 March (H. Hinnant, "chrono-compatible
         // low-level date algorithms").
         let shifted = days + 719_468;
@@ -85,13 +94,31 @@ impl fmt::Display for Timestamp {
             month_from_march - 9
         };
         let year = year_of_era + era * 400 + u64::from(month <= 2);
-        let (hour, minute) = (in_day / 3_600_000, in_day / 60_000 % 60);
-        let (second, milli) = (in_day / 1_000 % 60, in_day % 1_000);
+        let (hour, minute, second) = (in_day / 3_600, in_day / 60 % 60, in_day % 60);
         write!(
             f,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z"
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"
         )
     }
+}
+
+/// The days from the Unix epoch to a date, by the same eras; `None`: there is no such date.
+pub fn days_to(year: u64, month: u64, day: u64) -> Option<i64> {
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let last = match month {
+        2 => 28 + u64::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    if !(1..=last).contains(&day) {
+        return None;
+    }
+    let year = i64::try_from(year).ok()? - i64::from(month <= 2);
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let day_of_year = (153 * ((month as i64 + 9) % 12) + 2) / 5 + day as i64 - 1;
+    let day_of_era = of_era * 365 + of_era / 4 - of_era / 100 + day_of_year;
+    Some(era * 146_097 + day_of_era - 719_468)
 }
 
 /// Whole milliseconds of a duration, rounded up.
@@ -120,6 +147,28 @@ mod tests {
             (Duration::MAX, u64::MAX),
         ] {
             assert_eq!(millis_up(duration), millis, "{duration:?}");
+        }
+    }
+
+    #[test]
+    fn dates_have_days() {
+        for days in (0..400_000).step_by(13).chain(19_700..20_600) {
+            let text = ToTheSecond(days * 86_400).to_string();
+            let part = |range: std::ops::Range<usize>| text[range].parse::<u64>().unwrap();
+            let found = days_to(part(0..4), part(5..7), part(8..10));
+            assert_eq!(found, Some(days as i64), "{text}");
+        }
+        assert_eq!(days_to(1969, 12, 31), Some(-1));
+        assert_eq!(days_to(0, 3, 1), Some(-719_468));
+        for (year, month, day) in [
+            (2023, 2, 29),
+            (1900, 2, 29),
+            (2026, 4, 31),
+            (2026, 0, 1),
+            (2026, 13, 1),
+            (2026, 1, 0),
+        ] {
+            assert_eq!(days_to(year, month, day), None);
         }
     }
 

@@ -1,9 +1,19 @@
 //! Ttls, as users give them and as they are stored.
 
+use std::fmt;
 use std::time::{Duration, SystemTime};
+
+use crate::base::time::{Timestamp, millis_up};
 
 /// The longest lifetime, 2 147 483 647 seconds, in milliseconds.
 pub const MAX_TTL_MILLIS: u64 = 2_147_483_647_000;
+
+/// A lifetime in milliseconds, rounded up; `None`: no item can have it.
+#[inline]
+pub fn lifetime_millis(lifetime: Duration) -> Option<u64> {
+    let millis = millis_up(lifetime);
+    (1..=MAX_TTL_MILLIS).contains(&millis).then_some(millis)
+}
 
 /// The lifetime of one item, as a write gives it.
 ///
@@ -29,7 +39,21 @@ pub const MAX_TTL_MILLIS: u64 = 2_147_483_647_000;
 /// assert_eq!(end("a")?, None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+///
+/// As text: `inherit`, `never`, `keep`, a lifetime (`90`, `250ms`, `30m`, `7d`, `1h30m`) or a moment
+/// (`2026-03-01T12:00:00Z`); of [`Ttl::Like`] `1h since 2026-03-01T12:00:00Z`. With serde it is that text; a number is read too, as seconds, and -1 as never.
+///
+/// ```
+/// use std::time::Duration;
+/// use ebbtide::Ttl;
+///
+/// let ttl: Ttl = "1h30m".parse()?;
+/// assert_eq!(ttl, Ttl::After(Duration::from_secs(5_400)));
+/// assert_eq!(ttl.to_string(), "1h30m");
+/// assert!("1 year".parse::<Ttl>().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Ttl {
     /// The container's default applies, whatever it is at the moment of reading.
@@ -47,12 +71,66 @@ pub enum Ttl {
     /// stored as lifetime 0, which is expired at once wherever ttl applies. A moment more than 2 147 483 647 s (68 years)
     /// after the write is stored as [`Ttl::Never`].
     Until(SystemTime),
+    /// The item counts from the same time, by the same ttl, as another one did: [`Ttl::Like`] makes it.
+    Since(Countdown),
+}
+
+/// From when an item's life counts, and by which ttl of its own: all by which it ends but its container's settings.
+/// [`Ttl::Like`] takes it from an item.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Countdown {
+    written_at: Timestamp,
+    /// [`ABSENT`], [`NEVER`] or milliseconds, which keeps a [`Ttl`] as small as it is without.
+    ttl: u64,
+}
+
+const ABSENT: u64 = u64::MAX;
+const NEVER: u64 = u64::MAX - 1;
+const _: () = assert!(size_of::<Ttl>() <= 24);
+
+impl Countdown {
+    pub(crate) fn new(written_at: Timestamp, ttl: ItemTtl) -> Countdown {
+        let ttl = match ttl {
+            ItemTtl::Absent => ABSENT,
+            ItemTtl::Never => NEVER,
+            ItemTtl::Millis(millis) => millis,
+        };
+        Countdown { written_at, ttl }
+    }
+
+    pub(crate) fn written_at(self) -> Timestamp {
+        self.written_at
+    }
+
+    pub(crate) fn ttl(self) -> ItemTtl {
+        match self.ttl {
+            ABSENT => ItemTtl::Absent,
+            NEVER => ItemTtl::Never,
+            millis => ItemTtl::Millis(millis),
+        }
+    }
+}
+
+impl fmt::Debug for Countdown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Countdown")
+            .field("written_at", &format_args!("{}", self.written_at))
+            .field("ttl", &self.ttl())
+            .finish()
+    }
 }
 
 impl From<Duration> for Ttl {
     /// [`Ttl::After`]; a write with a lifetime out of range is refused.
     fn from(lifetime: Duration) -> Ttl {
         Ttl::After(lifetime)
+    }
+}
+
+impl From<SystemTime> for Ttl {
+    /// [`Ttl::Until`].
+    fn from(moment: SystemTime) -> Ttl {
+        Ttl::Until(moment)
     }
 }
 
@@ -71,7 +149,19 @@ impl From<Duration> for Ttl {
 /// pages.put("/", "<html>")?; // for an hour
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+///
+/// As text: `off`, `-1` (without default; `never` is read, too), or a lifetime as [`Ttl`] has it. With serde it is that
+/// text; a number is read too, as seconds.
+///
+/// ```
+/// use std::time::Duration;
+/// use ebbtide::DefaultTtl;
+///
+/// let default: DefaultTtl = serde_json::from_str("\"7d\"")?;
+/// assert_eq!(default, Duration::from_secs(7 * 86_400).into());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum DefaultTtl {
     /// Nothing expires, not even items with a ttl of their own.
@@ -81,6 +171,13 @@ pub enum DefaultTtl {
     NoDefault,
     /// Items without a ttl of their own expire this long after their last write.
     After(Duration),
+}
+
+impl From<Duration> for DefaultTtl {
+    /// [`DefaultTtl::After`]; a lifetime out of range is refused where it is set.
+    fn from(lifetime: Duration) -> DefaultTtl {
+        DefaultTtl::After(lifetime)
+    }
 }
 
 /// An item's own ttl as it is stored.

@@ -29,7 +29,7 @@
 use crate::base::coding::{ByteReader, Front, Malformed, put_prefixed, put_varint};
 use crate::base::hash::hash_key;
 use crate::base::record::{Header, Kind};
-use crate::base::{ContainerId, ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
+use crate::base::{ContainerId, Countdown, ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 use crate::data::new_container::{NewContainer, name, put_quota, quota};
 use crate::data::relogged::{Relogged, bound, container, key, value};
 use crate::expiry::{DefaultMillis, Expire, SettingsChange, stored_ttl_until};
@@ -50,6 +50,8 @@ pub enum WriteTtl {
     /// Keeps the ttl of the live item that is replaced; inherits the default if there is none. Resolved before the
     /// write is encoded.
     Keep,
+    /// The lifetime of any item. Resolved before the write is encoded, because what has passed is not written.
+    Like(Countdown),
     /// Keeps a known lifetime.
     Kept {
         /// When the replaced item was written, or the time it had kept itself.
@@ -68,7 +70,9 @@ impl WriteTtl {
             WriteTtl::Never => ItemTtl::Never,
             WriteTtl::Millis(millis) => ItemTtl::Millis(millis),
             WriteTtl::Until(until) => stored_ttl_until(until, stamp),
-            WriteTtl::Keep => unreachable!("what is kept is known before a write is encoded"),
+            WriteTtl::Keep | WriteTtl::Like(_) => {
+                unreachable!("what is kept is known before a write is encoded")
+            }
             WriteTtl::Kept { written_at, ttl } => return (written_at, ttl),
         };
         (stamp, ttl)
@@ -83,6 +87,16 @@ impl WriteTtl {
                 ttl: header.ttl,
             },
             _ => self,
+        }
+    }
+}
+
+impl From<Countdown> for WriteTtl {
+    /// The lifetime of one that has not passed.
+    fn from(countdown: Countdown) -> Self {
+        WriteTtl::Kept {
+            written_at: countdown.written_at(),
+            ttl: countdown.ttl(),
         }
     }
 }
@@ -393,7 +407,7 @@ fn put_front(container: ContainerId, ttl: WriteTtl) -> Front<PUT_FRONT_MOST> {
         WriteTtl::Never => 2,
         WriteTtl::Millis(_) => 3,
         WriteTtl::Until(_) => 4,
-        WriteTtl::Keep => unreachable!("what is kept is known by now"),
+        WriteTtl::Keep | WriteTtl::Like(_) => unreachable!("what is kept is known by now"),
         WriteTtl::Kept { ttl, .. } => match ttl {
             ItemTtl::Absent => 7,
             ItemTtl::Never => 8,
@@ -411,7 +425,7 @@ fn put_front(container: ContainerId, ttl: WriteTtl) -> Front<PUT_FRONT_MOST> {
                 front.long_varint(millis);
             }
         }
-        WriteTtl::Absent | WriteTtl::Never | WriteTtl::Keep => {}
+        WriteTtl::Absent | WriteTtl::Never | WriteTtl::Keep | WriteTtl::Like(_) => {}
     }
     front
 }

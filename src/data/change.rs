@@ -140,6 +140,7 @@ impl ExpiryRule {
             ttl: match ttl {
                 Ttl::Inherit | Ttl::Keep => ItemTtl::Absent,
                 Ttl::Never => ItemTtl::Never,
+                Ttl::Since(countdown) => countdown.ttl(),
                 Ttl::After(ttl) => ItemTtl::Millis(millis(ttl)),
                 Ttl::Until(end) => {
                     ItemTtl::Millis(Timestamp::from_system_time_up(end).since(written_at))

@@ -12,7 +12,7 @@ use bytes::{Buf, Bytes};
 #[cfg(feature = "tokio")]
 use crate::base::record::Kind;
 use crate::base::record::{Header, MAX_KEY_LEN};
-use crate::base::{ItemTtl, Seq, Timestamp, Ttl};
+use crate::base::{Countdown, ItemTtl, Seq, Timestamp, Ttl};
 use crate::data::version::Version;
 use crate::expiry::Life;
 
@@ -308,6 +308,16 @@ impl Item {
         self.pair.into_parts()
     }
 
+    /// The item after a touch that was this write, under the settings by which it was read.
+    pub(crate) fn touched(self, (seq, written_at): (Seq, Timestamp)) -> Item {
+        Item {
+            seq,
+            written_at,
+            read_at: written_at,
+            ..self
+        }
+    }
+
     /// All that was stored of it but key and value.
     #[cfg(feature = "tokio")]
     pub(crate) fn header(&self) -> Header {
@@ -329,6 +339,39 @@ impl Item {
     }
 }
 
+impl Ttl {
+    /// The lifetime of another item, as it is: the written item counts from the time from which that one did
+    /// ([`Item::written_at`]), by the same ttl, and so ends when that one does; where that one inherits the default, it
+    /// inherits that of its own container. Whether the other one was written since, or is still there, does not matter.
+    ///
+    /// What has passed counts: if an item that was written then, with that ttl, would have ended by now, be it under an
+    /// earlier default of the container, the written one has, too, and leaves nothing but the end of what it replaces. A
+    /// command of before ([`Container::expire_all`](crate::Container::expire_all)) does not reach it, as no write after it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{ManualClock, Options, Ttl};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let db = Options::new().clock(clock.clone()).open(folder.path())?;
+    /// let (sessions, by_user) = (db.container("sessions")?, db.container("sessions by user")?);
+    /// sessions.put_with_ttl("s-1", "ada", Duration::from_secs(60))?;
+    /// clock.advance(Duration::from_secs(20));
+    /// let session = sessions.item("s-1")?.unwrap();
+    /// by_user.put_with_ttl("ada s-1", "", Ttl::Like(&session))?;
+    /// clock.advance(Duration::from_secs(40)); // both end, in the same millisecond
+    /// assert!(sessions.is_empty()? && by_user.is_empty()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[allow(non_snake_case)]
+    #[must_use]
+    pub fn Like(item: &Item) -> Ttl {
+        let (written_at, ttl) = item.countdown();
+        Ttl::Since(Countdown::new(written_at, ttl))
+    }
+}
+
 /// The time of reading does not count.
 impl PartialEq for Item {
     fn eq(&self, other: &Item) -> bool {
@@ -338,6 +381,12 @@ impl PartialEq for Item {
 }
 
 impl Eq for Item {}
+
+impl Hash for Item {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.seq, self.key()).hash(state);
+    }
+}
 
 impl fmt::Debug for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -25,7 +25,7 @@ use crate::expiry::Expire;
 /// A value that is to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnPut {
-    /// How long it is to live; never [`WriteTtl::Keep`].
+    /// How long it is to live; never [`WriteTtl::Keep`] or [`WriteTtl::Like`].
     pub ttl: WriteTtl,
     /// Up to 64 MiB.
     pub value: Bytes,

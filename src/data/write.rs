@@ -26,7 +26,7 @@ use crate::data::version::Version;
 /// assert!(first.version() < second.version());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Expect {
     /// No live item has the key.
@@ -39,7 +39,7 @@ pub enum Expect {
 
 /// The fate of a [`Batch`](crate::Batch) where the condition of one of its writes does not hold; see
 /// [`Batch::on_miss`](crate::Batch::on_miss).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnMiss {
     /// The whole batch is a conflict.
@@ -50,7 +50,7 @@ pub enum OnMiss {
 }
 
 /// The outcome of one write of a batch; see [`Batch::on_miss`](crate::Batch::on_miss).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
     /// It was done.
@@ -68,7 +68,7 @@ impl Outcome {
 }
 
 /// The result of a write: its version and its time; for a batch that may leave writes out, also what became of each.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Written {
     last: Seq,
     written_at: Timestamp,
@@ -90,6 +90,10 @@ impl Written {
     pub(crate) fn with_outcomes(self, outcomes: Vec<Outcome>) -> Written {
         let outcomes = outcomes.into_boxed_slice();
         Written { outcomes, ..self }
+    }
+
+    pub(crate) fn stamp(&self) -> (Seq, Timestamp) {
+        (self.last, self.written_at)
     }
 
     /// The version of the item written; for a batch, that of its last write. The other writes of the batch have lower

@@ -71,6 +71,7 @@
 //! that was published before it was loaded; a record that a later merge drops is still in it.
 
 pub mod options;
+mod config;
 mod parts;
 // the operations, in the order in which they build on each other
 mod core;
@@ -125,7 +126,7 @@ pub use write::commit::Begun;
 pub use write::deciding::deciding;
 pub use write::transaction::TransactionState;
 pub use write::transaction::iter::TransactionIter;
-pub use write::update::UpdateAction;
+pub use write::update::{NewValue, UpdateAction};
 pub use write::writes::{Demand, Writes};
 
 /// An open database.

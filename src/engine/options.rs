@@ -9,8 +9,21 @@ use crate::env::{Clock, ClockBehind, DatabaseClock, Disk, Fs};
 use crate::values::listener::EventListener;
 use crate::values::{Compression, Quota, Reads, WhenFull};
 
-/// When a write counts as done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// When a write counts as done. As text, with serde too: `buffered`, `sync`.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Durability {
     /// An acknowledged write survives a killed process, and a power cut once it has been synced: within
@@ -22,7 +35,10 @@ pub enum Durability {
 }
 
 /// The behaviour of a write when memory is full because flushing falls behind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Stall {
     /// It waits until there is room; if the flush it waits for fails, it returns that error.
@@ -418,43 +434,28 @@ impl Options {
         let compression = self.compression;
         compression.check(|| format!("compression {compression:?}"))?;
         self.quota().iter().try_for_each(Quota::check)?;
-        let at_least = |what, given: u128, least: u128, allowed| {
+        let (milli, page) = ("at least 1 ms", "at least 4096 bytes");
+        for (what, given, least, allowed) in [
+            ("sync_interval", self.sync_interval.as_millis(), 1, milli),
+            (
+                "catch_up_interval",
+                self.catch_up_interval.as_millis(),
+                1,
+                milli,
+            ),
+            ("memtable_bytes", self.memtable_bytes as u128, 4 << 10, page),
+            (
+                "background_rate",
+                self.background_rate.into(),
+                1,
+                "at least 1 byte a second",
+            ),
+            ("reclaim_within", self.reclaim_within.as_millis(), 1, milli),
+        ] {
             if given < least {
-                Err(Error::invalid(what, given.to_string(), allowed))
-            } else {
-                Ok(())
+                return Err(Error::invalid(what, given.to_string(), allowed));
             }
-        };
-        at_least(
-            "sync_interval",
-            self.sync_interval.as_millis(),
-            1,
-            "at least 1 ms",
-        )?;
-        at_least(
-            "catch_up_interval",
-            self.catch_up_interval.as_millis(),
-            1,
-            "at least 1 ms",
-        )?;
-        at_least(
-            "memtable_bytes",
-            self.memtable_bytes as u128,
-            4 << 10,
-            "at least 4096 bytes",
-        )?;
-        at_least(
-            "background_rate",
-            u128::from(self.background_rate),
-            1,
-            "at least 1 byte a second",
-        )?;
-        at_least(
-            "reclaim_within",
-            self.reclaim_within.as_millis(),
-            1,
-            "at least 1 ms",
-        )?;
+        }
         if !(2..=1_000).contains(&self.max_runs) {
             return Err(Error::invalid(
                 "max_runs",

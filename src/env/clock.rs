@@ -20,7 +20,10 @@ use crate::base::sync::Mutex;
 use crate::base::{Error, Result, Timestamp};
 
 /// The effect on an open of a wall clock that is behind the last recorded time by more than the allowed skew.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum ClockBehind {
     /// Opening fails with an error that states both times.
     #[default]

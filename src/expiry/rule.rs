@@ -52,8 +52,10 @@
 //! ```
 
 use crate::base::coding::{ByteReader, Malformed, put_varint};
-use crate::base::record::Header;
-use crate::base::{DefaultTtl, Error, ItemTtl, MAX_TTL_MILLIS, Result, Seq, Timestamp, millis_up};
+use crate::base::record::{Header, Kind};
+use crate::base::{
+    Countdown, DefaultTtl, Error, ItemTtl, MAX_TTL_MILLIS, Result, Seq, Timestamp, lifetime_millis,
+};
 use crate::expiry::command::{Command, Commands, Expire, Reach};
 use crate::expiry::life::Life;
 use crate::expiry::past::{Made, Past};
@@ -70,11 +72,7 @@ pub fn ttl_millis(duration: Duration) -> Result<u64> {
 
 #[inline]
 fn lifetime(duration: Duration, allowed: &'static str) -> Result<u64> {
-    let millis = millis_up(duration);
-    if millis == 0 || millis > MAX_TTL_MILLIS {
-        return Err(no_lifetime(duration, allowed));
-    }
-    Ok(millis)
+    lifetime_millis(duration).ok_or_else(|| no_lifetime(duration, allowed))
 }
 
 #[cold]
@@ -389,8 +387,27 @@ impl Settings {
     /// a put.
     #[inline(always)]
     pub fn gone(&self, header: &Header, now: Timestamp) -> bool {
+        self.has_passed(header, now) || self.commands.hold(header)
+    }
+
+    /// Whether a lifetime has passed, by the clock or under an earlier default, for an item that may be written with it: a
+    /// later floor then never covers that item by what is below a floor of now. Commands do not count. They are of what was
+    /// written before them; and how long one stands depends on what is stored.
+    pub fn has_passed_for_all(&self, countdown: Countdown, now: Timestamp) -> bool {
+        let header = Header {
+            kind: Kind::Put,
+            seq: Seq(0),
+            written_at: countdown.written_at(),
+            ttl: countdown.ttl(),
+        };
+        self.has_passed(&header, now)
+    }
+
+    /// The same without commands.
+    #[inline(always)]
+    fn has_passed(&self, header: &Header, now: Timestamp) -> bool {
         let before_floor = header.seq < self.floor_seq;
-        let by_floor_or_clock = match header.ttl {
+        match header.ttl {
             ItemTtl::Never => false,
             ItemTtl::Absent => {
                 (before_floor && header.written_at < self.inherit_floor)
@@ -400,8 +417,7 @@ impl Settings {
                 let end = header.written_at.after(m);
                 (before_floor && end < self.override_floor) || (self.default.is_on() && end <= now)
             }
-        };
-        by_floor_or_clock || self.commands.hold(header)
+        }
     }
 
     /// The moment from which the delay of the removal of a gone item is measured: `expiry`, but for an item written
@@ -424,7 +440,13 @@ impl Settings {
     /// How long an item that is not gone lives, and by which ttl, if these settings stay.
     #[inline]
     pub fn life(&self, header: &Header) -> Life {
-        self.default.life(header.ttl)
+        self.life_of(header.ttl)
+    }
+
+    /// The same of one with this ttl.
+    #[inline]
+    pub fn life_of(&self, ttl: ItemTtl) -> Life {
+        self.default.life(ttl)
     }
 
     /// When an item that is not gone expires, if these settings stay: [`Timestamp::MAX`] for never.
@@ -467,6 +489,11 @@ impl ExpiryView {
     #[inline(always)]
     pub fn dead(&self, header: &Header) -> bool {
         header.is_tombstone() || self.settings.gone(header, self.now)
+    }
+
+    /// Whether a lifetime has passed, for what may be written with it.
+    pub fn has_passed(&self, countdown: Countdown) -> bool {
+        self.settings.has_passed_for_all(countdown, self.now)
     }
 }
 

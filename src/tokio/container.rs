@@ -276,6 +276,30 @@ impl AsyncContainer {
         self.shared.write(key, at_once, later).await
     }
 
+    /// Touches a live item, and returns it as it is from then on; see [`Container::get_and_touch`]. `None`: there is none.
+    pub async fn get_and_touch(&self, key: impl AsRef<[u8]>) -> Result<Option<Item>> {
+        let at_once = |way: &Begin, key: &mut _| {
+            let writing = self.of.writing_by(way);
+            writing.get_and_touch(AsRef::as_ref(key), |_| true)
+        };
+        let later = |key| {
+            let (of, key) = (self.of.clone(), bytes(key));
+            move || of.get_and_touch(key)
+        };
+        self.shared.write(key, at_once, later).await
+    }
+
+    /// Touches a live item, and returns its new end; see [`Container::touch_until`]. `None`: there is none.
+    pub async fn touch_until(&self, key: impl AsRef<[u8]>) -> Result<Option<SystemTime>> {
+        let at_once =
+            |way: &Begin, key: &mut _| self.of.writing_by(way).touch_until(AsRef::as_ref(key));
+        let later = |key| {
+            let (of, key) = (self.of.clone(), bytes(key));
+            move || of.touch_until(key)
+        };
+        self.shared.write(key, at_once, later).await
+    }
+
     /// Gives a live item this ttl; see [`Container::expire`]. False: there is none.
     pub async fn expire(&self, key: impl AsRef<[u8]>, ttl: impl Into<Ttl>) -> Result<bool> {
         let ttl = ttl.into();

@@ -309,7 +309,7 @@ where
         let shown: Arc<Mutex<Shown<K, V>>> = Arc::new(Mutex::new(Ok(None)));
         let (shows, name) = (shown.clone(), self.name().to_owned());
         let step = move |found: Option<&Item>| {
-            let (item, update) = turn::<K, V>(&name, found, &mut decide);
+            let (item, update) = turn::<K, V, V::Data>(&name, found, &mut decide);
             *shows.lock() = item;
             update
         };

@@ -109,6 +109,13 @@ impl<K: TypedKey, V: TypedValue> TypedBatch<'_, K, V> {
         self
     }
 
+    /// As [`Batch::rename`].
+    pub fn rename(&mut self, from: K::Borrowed<'_>, to: K::Borrowed<'_>) -> &mut Self {
+        let (from, to) = (key::encoded::<K>(&from), key::encoded::<K>(&to));
+        self.batch.rename(self.container.untyped(), from, to);
+        self
+    }
+
     /// As [`Batch::require`].
     pub fn require(&mut self, key: K::Borrowed<'_>, expect: Expect) -> &mut Self {
         let container = self.container.untyped();

@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
+use std::time::SystemTime;
 
 use crate::api::container::Container;
 use crate::api::database::Database;

@@ -1,5 +1,7 @@
 //! Items with a key and a value of the program's types, and what an update does with one.
 
+use std::borrow::Borrow;
+
 use crate::api::writing::Update;
 use crate::base::{Result, Ttl};
 use crate::data::item::Item;
@@ -46,10 +48,13 @@ pub enum TypedUpdate<D> {
 
 impl<D> TypedUpdate<D> {
     /// The same in bytes.
-    pub(crate) fn encoded<V: TypedValue<Data = D>>(self) -> Result<Update> {
+    pub(crate) fn encoded<V: TypedValue>(self) -> Result<Update>
+    where
+        D: Borrow<V::Data>,
+    {
         Ok(match self {
             TypedUpdate::Keep => Update::Keep,
-            TypedUpdate::Put(data, ttl) => Update::Put(value::encoded::<V>(&data)?, ttl),
+            TypedUpdate::Put(data, ttl) => Update::Put(value::encoded::<V>(data.borrow())?, ttl),
             TypedUpdate::Expire(ttl) => Update::Expire(ttl),
             TypedUpdate::Delete => Update::Delete,
         })

@@ -7,6 +7,9 @@
 //! char            UTF-8
 //! String, bytes   at the end of the key: as they are
 //!                 before its end: 0 is written as 0 255, and 0 1 stands behind
+//! SystemTime      whole seconds since 1970, rounded down, as an i64; nanoseconds as a u32
+//! IpAddr          4 or 6, and the octets; of an Ipv4Addr or Ipv6Addr alone the octets
+//! Uuid            its 16 bytes
 //! Option          0 for None, 1 and the key for Some
 //! array, tuple    its elements, one behind the other
 //! ```
@@ -14,14 +17,18 @@
 //! An element before the last one is never a prefix of another element of its type, so two keys are ordered by their first
 //! elements that differ. The last element can be a prefix of another one, which then comes later.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use crate::base::Error;
 use crate::base::Result as Answer;
 
 /// A type that can be the key of a [`TypedContainer`](crate::TypedContainer): one that has an encoding as bytes whose order is
 /// the order of the type.
 ///
-/// Integers from `u8` to `u128` and `i8` to `i128`, `bool`, `char`, `String`, `Vec<u8>`, arrays, `Option`, and tuples of two to
-/// six of these, nested too, are such types. `usize` and `isize` are none, for their width is the machine's. The encoded key has
+/// Integers from `u8` to `u128` and `i8` to `i128`, `bool`, `char`, `String`, `Vec<u8>`, `SystemTime`, `IpAddr`, `Ipv4Addr`,
+/// `Ipv6Addr`, arrays, `Option`, and tuples of two to six of these, nested too, are such types; with the feature `uuid`, `Uuid`
+/// of the crate of that name, too. `usize` and `isize` are none, for their width is the machine's. The encoded key has
 /// 1 to 65 535 bytes, so that an empty string or array alone is refused.
 ///
 /// A type of the program's own is one by the encoding of another:
@@ -180,6 +187,97 @@ impl TypedKey for char {
         let char = chunk.valid().chars().next().ok_or("a char is not UTF-8")?;
         *bytes = &bytes[char.len_utf8()..];
         Ok(char)
+    }
+}
+
+impl TypedKey for SystemTime {
+    plain!();
+
+    fn encode(key: &SystemTime, is_last: bool, out: &mut Vec<u8>) {
+        let (seconds, nanos) = match key.duration_since(UNIX_EPOCH) {
+            Ok(since) => (i128::from(since.as_secs()), since.subsec_nanos()),
+            Err(before) => {
+                let until = before.duration();
+                let begun = u32::from(until.subsec_nanos() > 0);
+                let seconds = -i128::from(until.as_secs()) - i128::from(begun);
+                (seconds, begun * 1_000_000_000 - until.subsec_nanos())
+            }
+        };
+        // A clock of the system has no more.
+        let seconds = seconds.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+        i64::encode(&seconds, is_last, out);
+        u32::encode(&nanos, is_last, out);
+    }
+
+    fn decode(is_last: bool, bytes: &mut &[u8]) -> Result<SystemTime, &'static str> {
+        let (seconds, nanos) = (i64::decode(is_last, bytes)?, u32::decode(is_last, bytes)?);
+        if nanos >= 1_000_000_000 {
+            return Err("a time has a second of nanoseconds or more");
+        }
+        let whole = Duration::from_secs(seconds.unsigned_abs());
+        let time = match seconds {
+            0.. => UNIX_EPOCH.checked_add(whole),
+            _ => UNIX_EPOCH.checked_sub(whole),
+        };
+        let time = time.and_then(|time| time.checked_add(Duration::from_nanos(nanos.into())));
+        time.ok_or("a time is out of range")
+    }
+}
+
+macro_rules! addressed {
+    ($address:ty) => {
+        impl TypedKey for $address {
+            plain!();
+
+            fn encode(key: &Self, _: bool, out: &mut Vec<u8>) {
+                out.extend_from_slice(&key.octets());
+            }
+
+            fn decode(_: bool, bytes: &mut &[u8]) -> Result<Self, &'static str> {
+                take::<{ size_of::<$address>() }>(bytes).map(Self::from)
+            }
+        }
+    };
+}
+
+addressed!(Ipv4Addr);
+addressed!(Ipv6Addr);
+
+#[cfg(feature = "uuid")]
+impl TypedKey for uuid::Uuid {
+    plain!();
+
+    fn encode(key: &Self, _: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(key.as_bytes());
+    }
+
+    fn decode(_: bool, bytes: &mut &[u8]) -> Result<Self, &'static str> {
+        take(bytes).map(uuid::Uuid::from_bytes)
+    }
+}
+
+impl TypedKey for IpAddr {
+    plain!();
+
+    fn encode(key: &IpAddr, is_last: bool, out: &mut Vec<u8>) {
+        match key {
+            IpAddr::V4(address) => {
+                out.push(4);
+                Ipv4Addr::encode(address, is_last, out);
+            }
+            IpAddr::V6(address) => {
+                out.push(6);
+                Ipv6Addr::encode(address, is_last, out);
+            }
+        }
+    }
+
+    fn decode(is_last: bool, bytes: &mut &[u8]) -> Result<IpAddr, &'static str> {
+        match take(bytes)? {
+            [4] => Ipv4Addr::decode(is_last, bytes).map(IpAddr::V4),
+            [6] => Ipv6Addr::decode(is_last, bytes).map(IpAddr::V6),
+            _ => Err("an address is neither of version 4 nor of 6"),
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! A typed container in a transaction.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
+use std::time::SystemTime;
 
 use crate::api::transaction::Transaction;
 use crate::api::within::Within;

@@ -2,6 +2,8 @@
 //!
 //! [`typed_writing_methods`] writes them, with their documentation, for a type whose `writing()` is what it writes to.
 
+use std::borrow::Borrow;
+
 use crate::api::writing::Update;
 use crate::base::Result;
 use crate::data::item::Item;
@@ -13,10 +15,10 @@ use crate::typed::value::TypedValue;
 pub type Shown<K, V> = Result<Option<TypedItem<K, <V as TypedValue>::Data>>>;
 
 /// A turn of an update, and what is to be done.
-pub fn turn<K: TypedKey, V: TypedValue>(
+pub fn turn<K: TypedKey, V: TypedValue, D: Borrow<V::Data>>(
     container: &str,
     found: Option<&Item>,
-    decide: impl FnOnce(Option<&TypedItem<K, V::Data>>) -> TypedUpdate<V::Data>,
+    decide: impl FnOnce(Option<&TypedItem<K, V::Data>>) -> TypedUpdate<D>,
 ) -> (Shown<K, V>, Update) {
     let item = found.map(|item| TypedItem::of::<V>(container, item.clone()));
     let decided = item.transpose().and_then(|item| {
@@ -81,6 +83,30 @@ macro_rules! typed_writing_methods {
                 self.writing().touch(&key::encoded::<K>(&key))
             }
 
+            /// As [`Self::touch`], and returns the item as it is from then on, as
+            /// [`Container::get_and_touch`](crate::Container::get_and_touch) does. `None`: there is none. One that is not of the
+            /// types is an error, and is not touched.
+            pub fn get_and_touch(
+                &self,
+                key: K::Borrowed<'_>,
+            ) -> Result<Option<TypedItem<K, V::Data>>> {
+                let mut decoded = None;
+                let key = key::encoded::<K>(&key);
+                let touched = self.writing().get_and_touch(&key, |found| {
+                    decoded = found.map(|item| TypedItem::of::<V>(self.name(), item.clone()));
+                    matches!(decoded, Some(Ok(_)))
+                })?;
+                let decoded: Option<TypedItem<K, V::Data>> = decoded.transpose()?;
+                let both = decoded.zip(touched);
+                Ok(both.map(|(item, stored)| TypedItem { stored, ..item }))
+            }
+
+            /// As [`Self::touch`], and returns the item's new end, as [`Container::touch_until`](crate::Container::touch_until)
+            /// does. `None`: there is none.
+            pub fn touch_until(&self, key: K::Borrowed<'_>) -> Result<Option<SystemTime>> {
+                self.writing().touch_until(&key::encoded::<K>(&key))
+            }
+
             /// Gives a live item this ttl, as [`Container::expire`](crate::Container::expire) does. False: there is none.
             pub fn expire(&self, key: K::Borrowed<'_>, ttl: impl Into<Ttl>) -> Result<bool> {
                 let key = key::encoded::<K>(&key);
@@ -121,15 +147,44 @@ macro_rules! typed_writing_methods {
                     .map(|done| done.written.is_some())
             }
 
+            /// As [`Self::update`], with values that are borrowed.
+            ///
+            /// ```
+            /// use ebbtide::{Database, Ttl, TypedUpdate};
+            ///
+            /// let folder = tempfile::tempdir()?;
+            /// let words = Database::open(folder.path())?.typed::<String, Vec<String>>("words")?;
+            /// let found = vec!["ebb".to_owned(), "tide".to_owned()];
+            /// words.update_with("all", |_| TypedUpdate::Put(&found, Ttl::Inherit))?;
+            /// assert_eq!(words.get("all")?, Some(found));
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            pub fn update_with<D: Borrow<V::Data>>(
+                &self,
+                key: K::Borrowed<'_>,
+                decide: impl FnMut(Option<&TypedItem<K, V::Data>>) -> TypedUpdate<D>,
+            ) -> Result<bool> {
+                let done = self.update_by(key, decide)?;
+                Ok(done.written.is_some())
+            }
+
             /// As [`Self::update`], and tells the item that was there before and what was written.
             pub fn fetch_update(
                 &self,
                 key: K::Borrowed<'_>,
-                mut decide: impl FnMut(Option<&TypedItem<K, V::Data>>) -> TypedUpdate<V::Data>,
+                decide: impl FnMut(Option<&TypedItem<K, V::Data>>) -> TypedUpdate<V::Data>,
+            ) -> Result<TypedUpdated<K, V::Data>> {
+                self.update_by(key, decide)
+            }
+
+            fn update_by<D: Borrow<V::Data>>(
+                &self,
+                key: K::Borrowed<'_>,
+                mut decide: impl FnMut(Option<&TypedItem<K, V::Data>>) -> TypedUpdate<D>,
             ) -> Result<TypedUpdated<K, V::Data>> {
                 let (key, mut shown) = (key::encoded::<K>(&key), Ok(None));
                 let done = self.writing().fetch_update(&key, |found| {
-                    let (item, update) = turn::<K, V>(self.name(), found, &mut decide);
+                    let (item, update) = turn::<K, V, D>(self.name(), found, &mut decide);
                     shown = item;
                     update
                 })?;

@@ -1,9 +1,15 @@
 //! Options for how tables are read and stored, and how much may be stored.
 
+use std::fmt;
+use std::str::FromStr;
+
 use crate::base::{Error, Result};
 
 /// How tables are read into memory. The log and the manifest are always read by calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reads {
     /// Through memory maps: the fastest way, without a copy. Before a part of a table is used for the first time, a
@@ -17,7 +23,7 @@ pub enum Reads {
     Pread,
 }
 
-/// The compression of a table's blocks and large values.
+/// The compression of a table's blocks and large values. As text, with serde too: `none`, `lz4`, `zstd`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -49,6 +55,31 @@ impl Compression {
             }),
             _ => Ok(()),
         }
+    }
+}
+
+impl fmt::Display for Compression {
+    /// `none`, `lz4`, `zstd`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Compression::None => "none",
+            Compression::Lz4 => "lz4",
+            Compression::Zstd => "zstd",
+        })
+    }
+}
+
+impl FromStr for Compression {
+    type Err = Error;
+
+    /// Reads what `Display` writes; `zstd` also where the build cannot use it.
+    fn from_str(text: &str) -> Result<Compression> {
+        Ok(match text {
+            "none" => Compression::None,
+            "lz4" => Compression::Lz4,
+            "zstd" => Compression::Zstd,
+            _ => return Err(Error::invalid("compression", text, "none, lz4 or zstd")),
+        })
     }
 }
 

@@ -67,6 +67,7 @@ enum What {
     Drop,
     PurgeLimit(u64),
     Transaction(usize, usize),
+    Like(usize, usize),
 }
 
 fn ttl(random: &mut Random) -> Option<Ttl> {
@@ -97,7 +98,7 @@ fn steps(random: &mut Random, count: usize, keys: usize) -> Vec<Step> {
             23 => What::Delete(key),
             24 => What::DeleteRange(key, random.below(keys + 1)),
             25..28 => {
-                let mut ops = || (random.below(4), random.below(keys));
+                let mut ops = || (random.below(5), random.below(keys));
                 What::Batch(
                     vec![ops(), ops(), ops()],
                     random.pick(&[OnMiss::Conflict, OnMiss::Skip]),
@@ -113,6 +114,7 @@ fn steps(random: &mut Random, count: usize, keys: usize) -> Vec<Step> {
             32 => What::ExpireAll,
             33 => What::Keep(random.below(30) as u64),
             34 if random.one_in(6) => What::Drop,
+            37 => What::Like(key, random.below(keys)),
             34..37 => What::PurgeLimit(near - 20 + random.pick(&[0, 0, 60])),
             _ => What::Transaction(key, random.below(keys)),
         };
@@ -160,6 +162,7 @@ fn answer(db: &Database, n: usize, step: &Step) -> String {
                     0 => batch.create(c, key(*k), &value, Ttl::Inherit),
                     1 => batch.replace(c, key(*k), &value, Ttl::Inherit),
                     2 => batch.touch(c, key(*k)),
+                    3 => batch.rename(c, key(*k), key((*k + 1) % KEYS)),
                     _ => batch.put(c, key(*k), &value),
                 };
             }
@@ -172,6 +175,12 @@ fn answer(db: &Database, n: usize, step: &Step) -> String {
         What::Keep(millis) => format!("{:?}", c.set_keep_expired(Duration::from_millis(*millis))),
         What::Drop => format!("{:?}", db.drop_container(NAMES[step.container])),
         What::PurgeLimit(limit) => format!("{:?}", db.set_purge_limit(at(*limit))),
+        What::Like(from, to) => {
+            let other = db.container(NAMES[1 - step.container]).unwrap();
+            let like = other.item(key(*from)).unwrap();
+            let ttl = like.map_or(Ttl::Never, |item| Ttl::Like(&item));
+            format!("{:?}", c.put_with_ttl(key(*to), value, ttl))
+        }
         What::Transaction(from, to) => {
             let moved = db.transaction(|tx| {
                 let count = tx.range(c, ..).count();

@@ -6,5 +6,7 @@ mod api_md;
 mod face;
 mod handles;
 mod smoke;
+mod traits;
 mod typed;
+mod typed_lifetimes;
 mod typed_transactions;

@@ -8,8 +8,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Bound;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ebbtide::{
     Batch, Database, Error, Expect, ExpirationCause, ExpiryCursor, Json, ManualClock, Options, Ttl,
@@ -78,6 +79,24 @@ fn string() -> BoxedStrategy<String> {
         .boxed()
 }
 
+/// On both sides of 1970.
+fn time() -> impl Strategy<Value = SystemTime> + Clone {
+    (-5_000_000_000..5_000_000_000_i64).prop_map(|nanos| {
+        let from_1970 = Duration::from_nanos(nanos.unsigned_abs());
+        match nanos {
+            0.. => UNIX_EPOCH + from_1970,
+            _ => UNIX_EPOCH - from_1970,
+        }
+    })
+}
+
+fn address() -> impl Strategy<Value = IpAddr> + Clone {
+    (any::<bool>(), any::<[u8; 16]>()).prop_map(|(is_long, bytes)| match is_long {
+        true => Ipv6Addr::from(bytes).into(),
+        false => Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]).into(),
+    })
+}
+
 /// Two keys that are often alike in their first part.
 fn pair<K: Clone + Debug>(
     key: impl Strategy<Value = K> + Clone,
@@ -117,6 +136,9 @@ orders! {
     order_of_options: prop::option::of(string()), |a, b| a.map(|a| a + &b.unwrap_or_default());
     order_of_arrays: [string(), string(), string()], |[a, _, _], [_, b, c]| [a, b, c];
     order_of_byte_arrays: any::<[u8; 3]>(), |a, b| [a[0], b[1], b[2]];
+    order_of_times: time(), |a, _| a + Duration::from_nanos(1);
+    order_of_addresses: address(), |_, b| Ipv4Addr::new(0, 0, 0, b.is_ipv4().into()).into();
+    order_of_long_addresses: any::<[u8; 16]>().prop_map(Ipv6Addr::from), |a, _| a;
     order_of_pairs: (string(), any::<i8>()), |a: (_, _), b| (a.0, b.1);
     order_of_strings_in_tuples: (bytes(), string(), bytes()), |a: (_, _, _), b| (a.0, a.1, b.2);
     order_of_mixed: (string(), any::<u8>(), prop::option::of(bytes()), any::<char>()),
@@ -180,6 +202,13 @@ fn order_at_the_edges() {
         vec![255, 255],
     ]);
     all(&[None, Some(None), Some(Some(0u8)), Some(Some(255))]);
+    let furthest = Duration::new(i64::MAX as u64, 999_999_999);
+    all(&[
+        UNIX_EPOCH - Duration::from_secs(1 << 63),
+        UNIX_EPOCH - Duration::from_millis(1),
+        UNIX_EPOCH,
+        UNIX_EPOCH + furthest,
+    ]);
 }
 
 #[test]
@@ -200,6 +229,10 @@ fn bytes_that_are_no_key_are_refused() {
     refused::<String>(b"abc\0\x02", "a byte 0");
     refused::<String>(b"\xff\0\x01", "not UTF-8");
     refused::<Option<u8>>(&[2, 0], "neither 0 nor 1");
+    refused::<SystemTime>(&[128, 0, 0, 0, 0, 0, 0, 0, 0x3b, 0x9a, 0xca, 0], "a second");
+    refused::<SystemTime>(&[128, 0, 0, 0, 0, 0, 0, 0, 0], "too short");
+    refused::<IpAddr>(&[5, 0, 0, 0, 0], "neither of version");
+    refused::<IpAddr>(&[6, 0, 0, 0, 0], "too short");
     refused::<Option<u8>>(&[1], "too short");
     refused::<[u16; 2]>(&[0, 1, 2], "too short");
     refused::<(String, u32)>(b"a\0\x01\0\0\0", "too short");
@@ -268,6 +301,9 @@ fn the_bytes_are_those_of_the_document() {
         key!(Option<u8>, None),
         key!(Option<u8>, Some(7)),
         key!([u8; 2], [1, 2]),
+        key!(SystemTime, UNIX_EPOCH - Duration::from_nanos(1)),
+        key!(IpAddr, [127, 0, 0, 1]),
+        key!(Ipv4Addr, [10, 0, 0, 7]),
         line::<(String, u16)>("(\"ada\", 7)", "(String, u16)", ("ada".into(), 7)),
         line::<(String, String)>(
             "(\"a\\0b\", \"c\\0d\")",

@@ -163,7 +163,16 @@ async fn operate(random: &mut Random, tasks: &AsyncContainer, waits: &Container)
             &tasks.replace(key, value, ttl).await,
             &waits.replace(key, value, ttl),
         ),
-        4 => is_ok(&tasks.touch(key).await, &waits.touch(key)),
+        4 if value.len() < 20 => is_ok(&tasks.touch(key).await, &waits.touch(key)),
+        4 if value.len() < 40 => assert_eq!(
+            tasks.touch_until(key).await.unwrap(),
+            waits.touch_until(key).unwrap()
+        ),
+        4 => {
+            let one = tasks.get_and_touch(key).await.unwrap();
+            let other = waits.get_and_touch(key).unwrap();
+            assert_eq!(one.as_ref().map(shown), other.as_ref().map(shown));
+        }
         5 => is_ok(&tasks.expire(key, ttl).await, &waits.expire(key, ttl)),
         6 => {
             let (one, other) = (tasks.take(key).await.unwrap(), waits.take(key).unwrap());

@@ -287,7 +287,7 @@ fn one_of_several_takes_an_item() {
 #[test]
 fn fetch_update_tells_what_was_there_and_what_was_written() {
     let f = fixture();
-    let to = |value: &str| Update::Put(value.into(), Ttl::Inherit);
+    let to = |value: &str| Update::Put(value.to_owned(), Ttl::Inherit);
     let done = f.c.fetch_update("k", |_| to("1")).unwrap();
     assert_eq!(
         (done.before, done.written.map(|written| written.version())),

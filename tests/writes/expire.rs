@@ -315,7 +315,7 @@ fn an_update_notices_a_command_that_is_forgotten_again() {
                 });
             }
             match item {
-                Some(_) => ebbtide::Update::Put("w".into(), Ttl::Never),
+                Some(_) => ebbtide::Update::Put("w", Ttl::Never),
                 None => ebbtide::Update::Keep,
             }
         });

@@ -183,7 +183,7 @@ fn every_way_of_writing_is_refused() {
     put(&c, 2, Ttl::Never).unwrap();
     is_full(c.create("0003", value(), Ttl::Inherit));
     is_full(c.replace("0001", "v".repeat(200), Ttl::Inherit));
-    is_full(c.update("0003", |_| Update::Put(value().into(), Ttl::Inherit)));
+    is_full(c.update("0003", |_| Update::Put(value(), Ttl::Inherit)));
     assert!(c.touch("0001").unwrap() && c.expire("0002", Ttl::Never).unwrap());
     assert!(c.replace("0001", value(), Ttl::Keep).unwrap());
     let mut batch = Batch::new();

@@ -1,19 +1,16 @@
-//! Lifetimes, moments and sizes as they are typed: every command, and every option of it, reads them here.
+//! Lifetimes, moments and sizes as they are typed: every command, and every option of it, reads them here. The library
+//! parses them; the command line asks for whole seconds, and knows moments from now.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ebbtide::shared::text::{SURELY_MILLIS, date, length, seconds};
+pub use ebbtide::shared::text::{size, span};
 use ebbtide::{DefaultTtl, Error, Result, Ttl};
 
 use crate::calendar;
 
-/// The units of a length of time. No month and no year: they have no one length, and `M` is too close to `m`.
-const UNITS: [&str; 7] = ["ms", "s", "m", "min", "h", "d", "w"];
-
 /// The longest lifetime, in seconds.
 const MAX_SECONDS: u64 = 2_147_483_647;
-
-/// Larger numbers are no seconds: those are of the year 5138, and so many milliseconds were over in 1973.
-const SURELY_MILLIS: u64 = 100_000_000_000;
 
 /// An item's ttl: `-1`, or a lifetime.
 ///
@@ -50,31 +47,6 @@ fn lifetime(text: &str) -> Option<Duration> {
     length(text).filter(is_allowed)
 }
 
-/// A length of time: seconds, or numbers with units.
-///
-/// # Errors
-/// [`Error::InvalidArgument`] for everything else.
-pub fn span(text: &str) -> Result<Duration> {
-    let allowed = "seconds, or as in 30m, 7d or 1h30m, in ms, s, m, h, d or w";
-    length(text).ok_or_else(|| invalid("time", text, allowed))
-}
-
-fn length(text: &str) -> Option<Duration> {
-    if let Some(seconds) = seconds(text) {
-        return Some(seconds).filter(|time| time.as_secs() <= SURELY_MILLIS);
-    }
-    let mut units = text.split(|char: char| !char.is_alphabetic());
-    let are_known = units.all(|unit| unit.is_empty() || UNITS.contains(&unit));
-    are_known.then(|| humantime::parse_duration(text).ok())?
-}
-
-/// Digits, with a decimal point or without.
-fn seconds(text: &str) -> Option<Duration> {
-    let is_number = |byte: u8| byte.is_ascii_digit() || byte == b'.';
-    let is_one = text.bytes().all(is_number);
-    is_one.then(|| humantime::parse_duration(&format!("{text}s")).ok())?
-}
-
 /// A moment: a date, one with a time of day (RFC 3339), seconds since 1970, or a length of time before or after `now`.
 ///
 /// # Errors
@@ -106,72 +78,6 @@ fn in_millis(text: &str, since: Duration) -> Error {
     let given = format!("{text} (in seconds the year {year}, in milliseconds {meant})");
     let allowed = "seconds since 1970, or a date: write the one that is meant";
     invalid("moment", &given, allowed)
-}
-
-/// `2026-03-01`, or `2026-03-01T12:00:00Z`, with decimals of a second or without, and with another zone by its distance
-/// to UTC (`+01:00`).
-fn date(text: &str) -> Option<SystemTime> {
-    let text = text.to_ascii_uppercase();
-    let (local, zone) = match text.strip_suffix('Z') {
-        Some(local) => (local, "+00:00"),
-        None if text.len() == "2026-03-01".len() => (&*format!("{text}T00:00:00"), "+00:00"),
-        None => text.split_at_checked(text.len().checked_sub("+00:00".len())?)?,
-    };
-    // Not every letter behind the seconds is refused below.
-    let mut decimals = local.bytes().skip("2026-03-01T12:00:00".len());
-    if !decimals.all(|byte| byte.is_ascii_digit() || byte == b'.') {
-        return None;
-    }
-    let local = humantime::parse_rfc3339(&format!("{local}Z")).ok()?;
-    let moment = match (zone.strip_prefix('+'), zone.strip_prefix('-')) {
-        (Some(ahead), _) => local.checked_sub(distance(ahead)?),
-        (_, Some(behind)) => local.checked_add(distance(behind)?),
-        _ => None,
-    };
-    moment.filter(|moment| *moment >= UNIX_EPOCH)
-}
-
-/// Of `01:00`, an hour.
-fn distance(zone: &str) -> Option<Duration> {
-    let (hours, minutes) = zone.split_once(':')?;
-    let number = |text: &str| {
-        let is_one = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
-        text.parse::<u64>().ok().filter(|_| is_one)
-    };
-    let (hours, minutes) = (number(hours)?, number(minutes)?);
-    (hours < 24 && minutes < 60).then(|| Duration::from_secs(hours * 3_600 + minutes * 60))
-}
-
-/// A number of bytes: `500`, `10MB`, `64MiB`.
-///
-/// # Errors
-/// [`Error::InvalidArgument`] for everything else.
-pub fn size(text: &str) -> Result<u64> {
-    let allowed = "bytes, or as in 10MB or 64MiB, in kB, MB, GB or TB, KiB, MiB, GiB or TiB";
-    bytes(text).ok_or_else(|| invalid("size", text, allowed))
-}
-
-fn bytes(text: &str) -> Option<u64> {
-    let end = text.find(|char: char| !char.is_ascii_digit() && char != '.');
-    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
-    // No K, M or G alone: they may mean powers of 1000 or of 1024.
-    let unit: u64 = match unit.trim_start().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "kb" => 1_000,
-        "mb" => 1_000_000,
-        "gb" => 1_000_000_000,
-        "tb" => 1_000_000_000_000,
-        "kib" => 1 << 10,
-        "mib" => 1 << 20,
-        "gib" => 1 << 30,
-        "tib" => 1 << 40,
-        _ => return None,
-    };
-    if unit == 1 || !number.contains('.') {
-        return number.parse::<u64>().ok()?.checked_mul(unit);
-    }
-    let bytes = number.parse::<f64>().ok()? * unit as f64;
-    (bytes < u64::MAX as f64).then_some(bytes.round() as u64)
 }
 
 /// A number of bytes that is not 0.

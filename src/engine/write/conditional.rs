@@ -73,21 +73,35 @@ impl Found<'_> {
         let is_live = self.live.is_some();
         match demand {
             Demand::Expect(Expect::Absent) => !is_live,
-            Demand::Expect(Expect::Present) | Demand::Touch | Demand::KeepValue => is_live,
+            Demand::Expect(Expect::Present)
+            | Demand::Touch
+            | Demand::KeepValue
+            | Demand::Rename => is_live,
             Demand::Expect(Expect::Version(expected)) => {
                 is_live && self.version == Some(expected.seq())
             }
-            Demand::Keep => true,
+            Demand::Keep | Demand::Like(_) => true,
         }
     }
 }
 
 /// The decision about a write.
 enum Walked<'a> {
-    /// It is written, with the ttl and the value that it keeps of the live item.
-    Done(Option<WriteTtl>, Option<Bytes<'a>>),
+    /// It is written, with all that it takes over.
+    Done(Kept<'a>),
     /// It is left out.
     Skipped,
+}
+
+/// The parts of a write that the walk fills in.
+#[derive(Default)]
+struct Kept<'a> {
+    ttl: Option<WriteTtl>,
+    value: Option<Bytes<'a>>,
+    /// The key that the item had, if it gets another.
+    from: Option<&'a [u8]>,
+    /// Whether the life that it is to have has passed: then its key is deleted.
+    has_passed: bool,
 }
 
 /// The state of a walk through a batch.
@@ -172,12 +186,12 @@ impl<'a> Plan<'a> {
                 op => Some(op),
             };
             let outcome = match (walked, named) {
-                (Walked::Done(..), Some(Op::Create { container, new })) => {
+                (Walked::Done(_), Some(Op::Create { container, new })) => {
                     self.add_new(container, new, at)?;
                     Outcome::Done
                 }
-                (Walked::Done(ttl, value), Some(op)) => {
-                    self.add(op, ttl, value)?;
+                (Walked::Done(kept), Some(op)) => {
+                    self.add_completed(op, kept)?;
                     Outcome::Done
                 }
                 _ => Outcome::Skipped,
@@ -264,9 +278,14 @@ impl<'a> Plan<'a> {
         &mut self,
         conditions: &'a [Condition],
     ) -> Result<Result<Walked<'a>, &'a Condition>, P::Failure> {
-        let (mut ttl, mut value) = (None, None);
+        let mut own = Kept::default();
         for condition in conditions {
             self.check_dropped(self.writes.states()[condition.container].id())?;
+            if let Demand::Like(countdown) = condition.demand {
+                let lives = self.lives_at_the_stamp(condition.container, What::Like(countdown));
+                (own.ttl, own.has_passed) = (Some(countdown.into()), !lives);
+                continue;
+            }
             let found = self.find::<P>(condition.container, &condition.key)?;
             if !found.meets(condition.demand) {
                 return Ok(match condition.on_miss {
@@ -276,17 +295,37 @@ impl<'a> Plan<'a> {
             }
             if let Some((kept, touched, bytes)) = found.live {
                 match condition.demand {
-                    Demand::Expect(_) => {}
-                    Demand::Keep => ttl = Some(kept),
-                    Demand::KeepValue => value = Some(bytes),
-                    Demand::Touch => (ttl, value) = (Some(touched), Some(bytes)),
+                    Demand::Expect(_) | Demand::Like(_) => {}
+                    Demand::Keep => own.ttl = Some(kept),
+                    Demand::KeepValue => own.value = Some(bytes),
+                    Demand::Touch => (own.ttl, own.value) = (Some(touched), Some(bytes)),
+                    Demand::Rename => {
+                        (own.ttl, own.value) = (Some(kept), Some(bytes));
+                        own.from = Some(&condition.key);
+                    }
                 }
             }
         }
-        Ok(Ok(Walked::Done(ttl, value)))
+        Ok(Ok(Walked::Done(own)))
     }
 
-    /// Adds a write, completed with the ttl or value that it keeps of the live item, to the payload for the log.
+    /// Adds a write, completed with what it takes over, to the payload for the log.
+    fn add_completed(&mut self, op: Op<'a>, kept: Kept<'a>) -> Result<()> {
+        let container = op.container();
+        let put = match op {
+            Op::Put { key, .. } if kept.has_passed => Op::Delete { container, key },
+            op => op,
+        };
+        self.add(put, kept.ttl, kept.value)?;
+        match (op, kept.from) {
+            (Op::Put { key: to, .. }, Some(key)) if to != key => {
+                self.add(Op::Delete { container, key }, None, None)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds a write, with the ttl and the value that it keeps of a live item.
     fn add(&mut self, op: Op<'a>, kept: Option<WriteTtl>, value: Option<Bytes<'a>>) -> Result<()> {
         if !matches!(op, Op::Drop { .. }) {
             self.check_dropped(op.container())?;

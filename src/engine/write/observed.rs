@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::record::{Header, Kind};
-use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
+use crate::base::{ContainerId, Countdown, Error, Result, Seq, Timestamp};
 use crate::data::batch::{KeyRange, WriteTtl};
 use crate::data::cursor::{Cursor, Position, Seek};
 use crate::engine::Engine;
@@ -76,6 +76,8 @@ pub(in crate::engine) enum What {
     Seen(Header),
     /// The put of this number in the batch, with this ttl.
     Own(usize, WriteTtl),
+    /// One that is to be written with a lifetime of before.
+    Like(Countdown),
 }
 
 /// A change of a container's settings by the write itself.
@@ -288,7 +290,12 @@ impl<'a> Observed<'a> {
 
     /// Whether it is live at this moment.
     pub fn lives(&self, judged: &Judged, moment: &WriteMoment) -> bool {
+        let settings = &self.containers[judged.container].views.now.settings;
+        let settings = self.settings_after(judged.container, judged.changes, moment, settings);
         let header = match judged.what {
+            What::Like(countdown) => {
+                return !ExpiryView::at(moment.now, || settings).has_passed(countdown);
+            }
             What::Seen(header) => header,
             What::Own(at, ttl) => {
                 let (written_at, ttl) = ttl.resolve(moment.now);
@@ -301,8 +308,6 @@ impl<'a> Observed<'a> {
                 }
             }
         };
-        let settings = &self.containers[judged.container].views.now.settings;
-        let settings = self.settings_after(judged.container, judged.changes, moment, settings);
         !ExpiryView::at(moment.now, || settings).dead(&header)
     }
 

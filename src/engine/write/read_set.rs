@@ -31,8 +31,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::base::{Error, Result, Timestamp, Wait};
-use crate::data::batch::{KeyRange, Ops};
+use crate::base::{Countdown, Error, Result, Timestamp, Wait};
+use crate::data::batch::{KeyRange, Ops, WriteTtl};
 use crate::data::item::Item;
 use crate::data::write::Written;
 use crate::engine::Engine;
@@ -162,6 +162,24 @@ impl ReadSet {
         }
         self.observed.note_end(place, key, end);
         Ok(())
+    }
+
+    /// The ttl of a write that is to live like another item; `None`: that life has passed. A conflict if it has passed since
+    /// the beginning.
+    pub fn like(
+        &mut self,
+        engine: &Engine,
+        place: usize,
+        key: &[u8],
+        countdown: Countdown,
+    ) -> Result<Option<WriteTtl>> {
+        let view = self.view(place);
+        if view.has_passed(countdown) {
+            return Ok(None);
+        }
+        let life = view.settings.life_of(countdown.ttl());
+        self.found(engine, place, key, life.end(countdown.written_at()))?;
+        Ok(Some(countdown.into()))
     }
 
     /// Called where no item was found at `key` or, in a scan, up to it: a conflict if one that lived at `now` may have

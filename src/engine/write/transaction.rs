@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::{Result, Timestamp};
+use crate::base::{Countdown, Result, Timestamp};
 use crate::data::batch::{KeyRange, Op, WriteTtl};
 use crate::data::item::{Item, Pair};
 use crate::data::own_writes::{OwnPut, OwnWrite, OwnWrites};
@@ -130,6 +130,18 @@ impl TransactionState {
         }
     }
 
+    /// The lifetime of a new value that is to live like another item; `None`: that life has passed.
+    fn ttl_like(
+        &mut self,
+        engine: &Engine,
+        state: &Arc<ContainerState>,
+        key: &[u8],
+        countdown: Countdown,
+    ) -> Result<Option<WriteTtl>> {
+        let place = self.read_set.touch(engine, state, key)?;
+        self.read_set.like(engine, place, key, countdown)
+    }
+
     /// Whether it has met a conflict, and cannot be committed.
     pub fn is_in_conflict(&self) -> bool {
         self.read_set.is_in_conflict()
@@ -183,10 +195,11 @@ impl TransactionState {
     /// Does to a key what was decided of what was found. Tells whether something was written.
     pub fn act(
         &mut self,
+        engine: &Engine,
         state: &Arc<ContainerState>,
         key: &[u8],
         (item, own_ttl): &Found,
-        action: UpdateAction,
+        action: UpdateAction<'_>,
     ) -> Result<bool> {
         let put = match action {
             UpdateAction::Keep => return Ok(false),
@@ -194,16 +207,19 @@ impl TransactionState {
             UpdateAction::Delete => None,
             UpdateAction::Put(value, ttl) => {
                 let ttl = match (ttl, item, own_ttl) {
-                    (WriteTtl::Keep, None, _) => WriteTtl::Absent,
-                    (WriteTtl::Keep, Some(_), Some(own)) => *own,
+                    (WriteTtl::Keep, None, _) => Some(WriteTtl::Absent),
+                    (WriteTtl::Keep, Some(_), Some(own)) => Some(*own),
                     (WriteTtl::Keep, Some(item), None) => {
                         let (written_at, ttl) = item.countdown();
-                        WriteTtl::Kept { written_at, ttl }
+                        Some(WriteTtl::Kept { written_at, ttl })
                     }
-                    (ttl, ..) => ttl,
+                    (WriteTtl::Like(countdown), ..) => {
+                        self.ttl_like(engine, state, key, countdown)?
+                    }
+                    (ttl, ..) => Some(ttl),
                 };
-                let value = Bytes::from(value);
-                Some(OwnPut { ttl, value })
+                let value = value.into_bytes();
+                ttl.map(|ttl| OwnPut { ttl, value })
             }
         };
         check_keys(state, |decided| decided == key)?;

@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::base::record::Header;
 use crate::base::{Patience, Result, Seq, Wait};
 use crate::data::batch::{Op, WriteTtl};
@@ -13,40 +15,72 @@ use crate::engine::parts::state::ContainerState;
 use crate::engine::write::commit::Begun;
 use crate::engine::write::observed::{Observed, WriteMoment};
 use crate::engine::write::prepared::Prepared;
-use crate::expiry::ExpiryViews;
+use crate::expiry::{ExpiryView, ExpiryViews};
 
 /// The action of an update on the item it read.
-pub enum UpdateAction {
+pub enum UpdateAction<'v> {
     /// Nothing.
     Keep,
     /// It is written.
-    Put(Vec<u8>, WriteTtl),
+    Put(NewValue<'v>, WriteTtl),
     /// It is deleted; where no live item is, this is the same as nothing.
     Delete,
 }
 
-/// Chooses what to do with the item that was read.
-type Decide<'a> = &'a mut dyn FnMut(Option<Item>) -> UpdateAction;
+/// A value that is to be written.
+pub enum NewValue<'v> {
+    /// The caller's.
+    Lent(&'v [u8]),
+    /// The update's own, or shared with the item that was read.
+    Held(Bytes),
+}
 
-impl UpdateAction {
-    /// The write that it is to a key with this live version, if it is one.
+impl NewValue<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            NewValue::Lent(bytes) => bytes,
+            NewValue::Held(bytes) => bytes,
+        }
+    }
+
+    /// For one that keeps it.
+    pub(in crate::engine) fn into_bytes(self) -> Bytes {
+        match self {
+            NewValue::Lent(bytes) => Bytes::copy_from_slice(bytes),
+            NewValue::Held(bytes) => bytes,
+        }
+    }
+}
+
+/// Chooses what to do with the item that was read.
+type Decide<'a, 'v> = &'a mut dyn FnMut(Option<Item>) -> UpdateAction<'v>;
+
+impl UpdateAction<'_> {
+    /// The write that it is to a key with this live version, if it is one. A life that passes after `view` is written, and
+    /// is over.
     pub(in crate::engine) fn op<'a>(
         &'a self,
         state: &ContainerState,
         key: &'a [u8],
         live: Option<&Header>,
+        view: &ExpiryView,
     ) -> Option<Op<'a>> {
         let container = state.id();
-        match self {
-            UpdateAction::Delete => live.map(|_| Op::Delete { container, key }),
-            UpdateAction::Keep => None,
-            UpdateAction::Put(value, ttl) => Some(Op::Put {
-                container,
-                ttl: ttl.over(live),
-                key,
-                value,
-            }),
-        }
+        let (value, ttl) = match self {
+            UpdateAction::Delete => return live.map(|_| Op::Delete { container, key }),
+            UpdateAction::Keep => return None,
+            UpdateAction::Put(_, WriteTtl::Like(countdown)) if view.has_passed(*countdown) => {
+                return Some(Op::Delete { container, key });
+            }
+            UpdateAction::Put(value, WriteTtl::Like(countdown)) => (value, (*countdown).into()),
+            UpdateAction::Put(value, ttl) => (value, ttl.over(live)),
+        };
+        Some(Op::Put {
+            container,
+            ttl,
+            key,
+            value: value.bytes(),
+        })
     }
 }
 
@@ -59,7 +93,7 @@ impl Engine {
         &self,
         state: &Arc<ContainerState>,
         key: &[u8],
-        decide: Decide<'_>,
+        decide: Decide<'_, '_>,
     ) -> Result<Option<Begun>, P::Failure> {
         match P::WAITS {
             true => Ok(self.update_waiting(state, key, decide)?),
@@ -72,7 +106,7 @@ impl Engine {
         &self,
         state: &Arc<ContainerState>,
         key: &[u8],
-        decide: Decide<'_>,
+        decide: Decide<'_, '_>,
     ) -> Result<Option<Begun>> {
         self.update_by::<Wait>(state, key, decide)
     }
@@ -82,7 +116,7 @@ impl Engine {
         &self,
         state: &Arc<ContainerState>,
         key: &[u8],
-        decide: Decide<'_>,
+        decide: Decide<'_, '_>,
     ) -> Result<Option<Begun>, P::Failure> {
         loop {
             // The size of the write is not known yet; most are small.
@@ -94,7 +128,8 @@ impl Engine {
                 continue;
             }
             let action = decide(item);
-            let done = match action.op(state, key, live.as_ref()) {
+            let view = &observed.containers[0].views.now;
+            let done = match action.op(state, key, live.as_ref(), view) {
                 None => self.is_still::<P>(&observed)?.then_some(None),
                 Some(op) => {
                     let charge = self.charge_one::<P>(state, &op)?;

@@ -8,12 +8,13 @@
 //! A condition has the index of the write that follows it, so that it sees the writes before it in the batch. A write
 //! that keeps the lifetime ([`Demand::Keep`]) or the value ([`Demand::Touch`]) of the current item is encoded as a put
 //! with an inherited ttl, for a touch without a value; one that changes the ttl alone ([`Demand::KeepValue`]), without a
-//! value. The walk replaces it once the key has been read. A write that makes or drops a container has its name, and gets
+//! value. The walk replaces it once the key has been read. The put to the new key of an item ([`Demand::Rename`]) has
+//! neither, and the delete of the old one comes from the walk, too. A write that makes or drops a container has its name, and gets
 //! the container's number from the walk.
 
 use std::sync::Arc;
 
-use crate::base::{ContainerId, Error, Result};
+use crate::base::{ContainerId, Countdown, Error, Result};
 use crate::data::batch::Op;
 use crate::data::new_container::{NewContainer, is_name};
 use crate::data::write::{Expect, OnMiss};
@@ -38,6 +39,10 @@ pub enum Demand {
     Touch,
     /// There is a live item; the put that follows keeps its value.
     KeepValue,
+    /// There is a live item; the put that follows keeps its value and its lifetime, and deletes it where it was.
+    Rename,
+    /// The put that follows has this lifetime, whatever is there; it is a delete if that has passed.
+    Like(Countdown),
 }
 
 /// A demand on a key, and its place among the writes.
@@ -265,6 +270,44 @@ impl Writes {
     /// The batch's durability, if it has its own.
     pub(in crate::engine) fn durability(&self) -> Option<Durability> {
         self.durability
+    }
+
+    /// Adds all that another batch has behind what this one has. Where only one of them says how durable it is to be, the
+    /// database may say more for the other.
+    pub fn append(&mut self, other: &Writes) -> Result<()> {
+        if let Some(engine) = &other.engine {
+            self.check_engine(engine)?;
+        }
+        make_room(&mut self.bytes, other.bytes.len() as u64)?;
+        let len = self.bytes.len();
+        self.bytes.extend_from_slice(&other.bytes);
+        check_size(&self.bytes).inspect_err(|_| self.bytes.truncate(len))?;
+        let places: Vec<usize> = other.states.iter().map(|of| self.place_of(of)).collect();
+        let before = self.len;
+        let is_new = before == 0 && self.conditions.is_empty();
+        let durability = match (self.durability, other.durability) {
+            (None, theirs) if is_new => theirs,
+            (Some(Durability::Sync), _) | (_, Some(Durability::Sync)) => Some(Durability::Sync),
+            (ours, theirs) => ours.filter(|_| ours == theirs),
+        };
+        let conditions = other.conditions.iter().map(|condition| Condition {
+            before: before + condition.before,
+            container: places[condition.container],
+            ..condition.clone()
+        });
+        self.conditions.extend(conditions);
+        let behind = |at: &usize| before + at;
+        self.skipped_on_miss
+            .extend(other.skipped_on_miss.iter().map(behind));
+        self.usually_compressed
+            .extend(other.usually_compressed.iter().map(behind));
+        self.len += other.len;
+        self.weight += other.weight;
+        self.change_state |= other.change_state;
+        self.has_names |= other.has_names;
+        self.may_skip |= other.may_skip;
+        self.durability = durability;
+        Ok(())
     }
 
     /// Removes all writes and demands.
