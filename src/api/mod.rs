@@ -14,6 +14,7 @@ pub mod snapshot;
 pub mod batch;
 pub mod transaction;
 pub mod database;
+pub mod opening;
 pub mod given_time;
 pub mod disk_usage;
 pub mod layout;

@@ -6,4 +6,5 @@ mod api_md;
 mod face;
 mod handles;
 mod smoke;
+mod temporary;
 mod typed;
