@@ -62,7 +62,9 @@ impl Database {
         self.container_with(name, ContainerOptions::new())
     }
 
-    /// Like [`Database::container`]; the options apply if the container is created.
+    /// Like [`Database::container`], with these options. If the container exists and is set otherwise than they say, that is
+    /// [`Error::Differs`](crate::Error::Differs), unless they say [`ContainerOptions::or_keep`] or
+    /// [`ContainerOptions::or_change`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -74,7 +76,7 @@ impl Database {
     ///     .default_ttl(DefaultTtl::After(Duration::from_secs(86_400)))
     ///     .compression(Compression::Lz4);
     /// let pages = db.container_with("pages", options)?;
-    /// assert_eq!(db.container("pages")?.default_ttl(), pages.default_ttl()); // it is there: options do not count
+    /// assert_eq!(db.container("pages")?.default_ttl(), pages.default_ttl()); // that says nothing of its settings
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn container_with(

@@ -5,6 +5,7 @@ mod api;
 mod api_md;
 mod face;
 mod handles;
+mod retention;
 mod smoke;
 mod temporary;
 mod typed;
