@@ -10,6 +10,7 @@ pub mod container;
 pub mod retention;
 pub mod due;
 pub mod expirations;
+pub mod watch;
 pub mod snapshot;
 pub mod batch;
 pub mod transaction;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::api::arguments::{KeyBounds, prefix_range};
 use crate::api::batch::Batch;
+use crate::api::changes::ChangePosition;
 use crate::api::database::Database;
 use crate::api::snapshot::{Snapshot, View};
 use crate::api::writing::WriteMode;
@@ -20,7 +21,7 @@ use crate::tokio::pool::run_apart;
 use crate::tokio::read::{async_reading_methods, bounds, bytes, few_at_once};
 use crate::tokio::shared::{Shared, THREADS, WorkQueue};
 use crate::tokio::stream::{ItemStream, KeyStream};
-use crate::tokio::turns::AsyncChanges;
+use crate::tokio::turns::{AsyncChangePages, AsyncChanges};
 use crate::tokio::write::Begin;
 use crate::values::stats::Stats;
 
@@ -106,6 +107,12 @@ impl AsyncDatabase {
     #[must_use]
     pub fn as_sync(&self) -> &Database {
         self.shared.db()
+    }
+
+    /// As [`Database::path`].
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.shared.db().path()
     }
 
     async fn pooled<T: Send + 'static>(
@@ -195,6 +202,16 @@ impl AsyncDatabase {
     /// ```
     pub fn changes(&self, since: Version) -> AsyncChanges {
         AsyncChanges::new(self.shared.db().changes(since), &self.shared)
+    }
+
+    /// As [`Database::changes_by_version`]; it takes no time.
+    pub fn changes_by_version(
+        &self,
+        since: impl Into<ChangePosition>,
+        limit: usize,
+    ) -> AsyncChangePages {
+        let pages = self.shared.db().changes_by_version(since, limit);
+        AsyncChangePages::new(pages, &self.shared)
     }
 
     /// As [`Database::sync`]: the thread that syncs does it for all tasks that wait.

@@ -80,6 +80,7 @@
 
 mod pool;
 mod write;
+mod timer;
 mod shared;
 mod stream;
 mod turns;
@@ -90,4 +91,4 @@ mod database;
 pub use container::AsyncContainer;
 pub use database::{AsyncDatabase, AsyncSnapshot, AsyncStats, AsyncView};
 pub use stream::{ItemStream, KeyStream};
-pub use turns::{AsyncChanges, AsyncExpirations};
+pub use turns::{AsyncChangePages, AsyncChanges, AsyncExpirations, AsyncWatch};

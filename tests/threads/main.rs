@@ -5,5 +5,6 @@ mod last_handle;
 mod linearizable;
 mod order;
 mod panics;
+mod resting;
 mod shutdown;
 mod tokio;

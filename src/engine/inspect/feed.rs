@@ -29,6 +29,8 @@
 //!    clock is behind it, settled time starts at the cursor, as it does at the mark. Giving an end raises the mark,
 //!    which becomes durable with the next write, or with the close.
 
+mod wait;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -37,11 +39,14 @@ use crate::base::{Error, Result, Seq, Timestamp, Wait};
 use crate::data::item::Value;
 use crate::engine::Engine;
 use crate::engine::inspect::due::each;
+use crate::engine::parts::bell::Bell;
 use crate::engine::parts::feeds::{FeedPin, Wants};
 use crate::engine::parts::state::ContainerState;
 use crate::engine::read::point::ReadPoint;
 use crate::env::ClockBehind;
 use crate::expiry::{Cause, Census, Ending, Settings};
+
+pub use wait::Rest;
 
 /// So many ends are gathered at a time.
 const GATHERED: usize = 1 << 18;
@@ -125,6 +130,8 @@ pub struct Feed {
     /// The settings of the gathering, and their version; none: nothing was gathered.
     settings: Arc<Settings>,
     version: Option<u64>,
+    /// Only ends by these causes are given; none: all are.
+    causes: Option<Vec<Cause>>,
     reading: FeedPin,
 }
 
@@ -135,6 +142,21 @@ impl Feed {
             true => FeedPosition::After(self.given.clone()),
             false => FeedPosition::From(self.given.before),
         }
+    }
+
+    /// All ends before this moment were given.
+    pub fn told_before(&self) -> Timestamp {
+        self.given.before
+    }
+
+    /// The bell that ends its wait.
+    pub fn bell(&self) -> &Arc<Bell> {
+        self.reading.bell()
+    }
+
+    /// From now on it gives only ends by these causes.
+    pub fn only(&mut self, causes: Vec<Cause>) {
+        self.causes = Some(causes);
     }
 
     /// Adds the end of a record to the ends ahead, if it belongs there.
@@ -241,6 +263,7 @@ impl Engine {
             beyond: None,
             settings: Arc::default(),
             version: None,
+            causes: None,
         };
         self.check_known(state, &feed)?;
         Ok(feed)
@@ -305,7 +328,9 @@ impl Engine {
             match self.next_of(state, feed) {
                 // A job has left out the oldest end since it was opened: mostly one that had judged before.
                 Err(Error::ExpirationsGone { .. }) if feed.begins => {
+                    let causes = feed.causes.take();
                     *feed = self.feed(state, FeedPosition::Start)?;
+                    feed.causes = causes;
                 }
                 next => {
                     feed.begins &= next.is_err();
@@ -356,7 +381,7 @@ impl Engine {
                 return Ok(None);
             }
             let (end, key) = feed.take_first();
-            let ended = self.ended(state, &feed.settings, end, &key);
+            let ended = self.ended(state, feed, end, &key);
             // It was not given: a later call gathers it again.
             let ended = ended.inspect_err(|_| feed.version = None)?;
             self.check_known(state, feed)?;
@@ -372,11 +397,11 @@ impl Engine {
         }
     }
 
-    /// The newest version of a key, if it has this end.
+    /// The newest version of a key, if it has this end, by a cause that is asked for.
     fn ended(
         &self,
         state: &Arc<ContainerState>,
-        settings: &Settings,
+        feed: &Feed,
         end: Timestamp,
         key: &[u8],
     ) -> Result<Option<Ended>> {
@@ -388,8 +413,9 @@ impl Engine {
         if header.is_tombstone() {
             return Ok(None);
         }
-        Ok(match settings.ending(&header) {
-            Some(ending) if ending.at == end => Some(Ended {
+        let is_asked_for = |cause| feed.causes.as_ref().is_none_or(|all| all.contains(&cause));
+        Ok(match feed.settings.ending(&header) {
+            Some(ending) if ending.at == end && is_asked_for(ending.cause) => Some(Ended {
                 key: key.into(),
                 value: hit.value::<Wait>()?.into(),
                 header,
