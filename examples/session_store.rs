@@ -50,7 +50,9 @@ struct Store {
 impl Store {
     fn open(folder: &Path, options: Options) -> ebbtide::Result<Store> {
         let db = options.open(folder)?;
-        let sliding = ContainerOptions::new().default_ttl(DefaultTtl::After(HALF_AN_HOUR));
+        let sliding = ContainerOptions::new()
+            .default_ttl(DefaultTtl::After(HALF_AN_HOUR))
+            .or_change();
         Ok(Store {
             sessions: db.container_with("sessions", sliding.clone())?,
             by_user: db.container_with("sessions by user", sliding)?,

@@ -68,7 +68,9 @@ impl Telemetry {
     /// The retention counts when the folder is new; else the one that was set last does.
     fn open(folder: &Path, options: Options, retention: Duration) -> ebbtide::Result<Telemetry> {
         let db = options.open(folder)?;
-        let kept = ContainerOptions::new().default_ttl(DefaultTtl::After(retention));
+        let kept = ContainerOptions::new()
+            .default_ttl(DefaultTtl::After(retention))
+            .or_keep();
         Ok(Telemetry {
             readings: db.container_with("readings", kept)?,
             db,

@@ -30,6 +30,8 @@ unsafe impl Sync for Reserve {}
 static RESERVED: Reserve = Reserve(std::cell::UnsafeCell::new([0; RESERVE]));
 static GIVEN: AtomicUsize = AtomicUsize::new(0);
 static IS_LIMITED: AtomicBool = AtomicBool::new(false);
+/// Bytes that are allocated from the system.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: what is not the system's lies in the reserve, and nothing of that is given out twice.
 unsafe impl GlobalAlloc for Reserved {
@@ -40,6 +42,7 @@ unsafe impl GlobalAlloc for Reserved {
             // SAFETY: it lies in the reserve.
             return unsafe { RESERVED.0.get().cast::<u8>().add(at) };
         }
+        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
         // SAFETY: the caller's promise.
         unsafe { System.alloc(layout) }
     }
@@ -47,6 +50,7 @@ unsafe impl GlobalAlloc for Reserved {
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         let start = RESERVED.0.get().addr();
         if !(start..start + RESERVE).contains(&at.addr()) {
+            LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
             // SAFETY: then it is the system's.
             unsafe { System.dealloc(at, layout) }
         }
@@ -84,6 +88,7 @@ fn memory_is_asked_for_held_and_given_back() {
     values_that_are_held_keep_little();
     want_of_memory_is_an_error_of_the_call();
     memory_goes_back_when_the_data_has_gone();
+    memory_goes_back_with_a_database_in_memory();
 }
 
 fn values_that_are_held_keep_little() {
@@ -191,4 +196,28 @@ fn memory_goes_back_when_the_data_has_gone() {
     wait_until("memory is given back", || {
         process::memory().anonymous + (25 << 20) < held
     });
+}
+
+/// By what is allocated, for the allocator keeps some of what is freed.
+fn memory_goes_back_with_a_database_in_memory() {
+    let live = || LIVE.load(Ordering::Relaxed);
+    let before = live();
+    let options = Options::new().memtable_bytes(4 << 20).stepped();
+    let db = options.open_temporary().unwrap();
+    let container = items(&db);
+    for n in 0..40_000u64 {
+        container.put(n.to_be_bytes(), [7; 1_000]).unwrap();
+        if n % 2_000 == 0 {
+            db.flush().unwrap();
+        }
+    }
+    db.flush().unwrap();
+    let stored = db.stats().table_bytes as usize;
+    assert!(stored > 40_000_000, "{stored}");
+    // Once, beside memtables and the log.
+    let held = live() - before;
+    assert!((stored..stored + (24 << 20)).contains(&held), "{held}");
+    drop((container, db));
+    let left = live().saturating_sub(before);
+    assert!(left < 1 << 20, "{left}");
 }

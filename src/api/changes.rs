@@ -1,13 +1,14 @@
 //! The changes since a version.
 
 use std::fmt;
+use std::ops::Deref;
 
 use crate::api::container::Container;
 use crate::api::database::Database;
 use crate::base::Result;
 use crate::data::change::Change;
 use crate::data::version::Version;
-use crate::engine::ChangeReader;
+use crate::engine::{ChangeReader, PageReader, Place};
 
 impl Database {
     /// The changes since a version, for caches, search indexes and copies: the newest state of every key that was
@@ -82,6 +83,165 @@ impl Database {
             reader: ChangeReader::new(self.engine(), since.seq(), None),
             has_failed: false,
         }
+    }
+}
+
+impl Database {
+    /// The same changes in the order of their versions, in pages of `limit` changes (at least 1): for a queue, a log or a
+    /// server that hands them out a piece at a time. [`ChangePage::position`] is where the next page goes on, in this reader or
+    /// in a new one, also in the middle of a batch or of a bulk load, whose items have one version. To begin, and to go on
+    /// where all up to a version was told, a [`Version`] is a position.
+    ///
+    /// ```
+    /// use ebbtide::{Change, Options, Version};
+    ///
+    /// let db = Options::temporary()?;
+    /// let orders = db.container("orders")?;
+    /// for key in ["d", "b", "c", "a"] {
+    ///     orders.put(key, "")?;
+    /// }
+    /// orders.delete("b")?;
+    /// let (mut puts, mut position) = (vec![], Version::start().into());
+    /// loop {
+    ///     let Some(page) = db.changes_by_version(position, 2).next().transpose()? else { break };
+    ///     for change in &page {
+    ///         if let Change::Put { item, .. } = change {
+    ///             puts.push(item.key()[0]);
+    ///         }
+    ///     }
+    ///     position = page.position(); // plain data: stored with what was done
+    /// }
+    /// assert_eq!(puts, *b"dca"); // each key once, where it was written last
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// The iterator ends when all up to the moment at which its first page was made was told; after that, the next call begins
+    /// anew, as with [`Database::changes`], whose errors and promises about what is kept hold here too. The pages of one round
+    /// are of one moment: applied together, they make the copy what the database was then; a single page does not, for of a
+    /// key that was written again later only that write is told. The change of a container's settings stands at the last
+    /// write that changed them.
+    ///
+    /// **Costs.** Tables are in the order of keys: each page goes through all that is newer than its position, and keeps the
+    /// first `limit` changes in memory, with their values. So a large limit costs memory, and a small one time: following a
+    /// database that is read up to date takes one page, and the first round of one with a million items takes as many
+    /// passes as pages. [`Database::changes`] takes one.
+    pub fn changes_by_version(
+        &self,
+        since: impl Into<ChangePosition>,
+        limit: usize,
+    ) -> ChangePages {
+        ChangePages {
+            reader: PageReader::new(self.engine(), since.into().0, limit),
+            has_failed: false,
+        }
+    }
+}
+
+/// A position in the changes in the order of versions; see [`Database::changes_by_version`]. It is plain data, to be stored
+/// by any format of serde.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct ChangePosition(Place);
+
+impl ChangePosition {
+    /// All up to this version was told; perhaps more, of the next one.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        Version::of(self.0.all_up_to())
+    }
+}
+
+impl From<Version> for ChangePosition {
+    /// Behind all changes of the version.
+    fn from(version: Version) -> ChangePosition {
+        ChangePosition(Place::behind(version.seq()))
+    }
+}
+
+/// Changes in the order of their versions, in pages; see [`Database::changes_by_version`].
+#[must_use = "it tells nothing until it is asked, and keeps what it is to tell"]
+pub struct ChangePages {
+    reader: PageReader,
+    has_failed: bool,
+}
+
+impl ChangePages {
+    /// The position behind the last page.
+    #[must_use]
+    pub fn position(&self) -> ChangePosition {
+        ChangePosition(self.reader.place().clone())
+    }
+}
+
+impl fmt::Debug for ChangePages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChangePages")
+            .field("position", &self.position())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Iterator for ChangePages {
+    type Item = Result<ChangePage>;
+
+    /// The next page; `None` at the end of a round. An error ends it too: `None` follows, and then the same is tried again.
+    fn next(&mut self) -> Option<Result<ChangePage>> {
+        if std::mem::take(&mut self.has_failed) {
+            return None;
+        }
+        let next = self.reader.next_page().transpose()?;
+        self.has_failed = next.is_err();
+        Some(next.map(|page| ChangePage {
+            changes: page.changes,
+            position: ChangePosition(page.place),
+        }))
+    }
+}
+
+/// Some changes in the order of their versions; a slice of them. See [`Database::changes_by_version`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChangePage {
+    changes: Vec<Change>,
+    position: ChangePosition,
+}
+
+impl ChangePage {
+    /// Where the next page goes on.
+    #[must_use]
+    pub fn position(&self) -> ChangePosition {
+        self.position.clone()
+    }
+
+    /// All changes up to this version are in this page, or in those before it.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.position.version()
+    }
+}
+
+impl Deref for ChangePage {
+    type Target = [Change];
+
+    fn deref(&self) -> &[Change] {
+        &self.changes
+    }
+}
+
+impl IntoIterator for ChangePage {
+    type Item = Change;
+    type IntoIter = std::vec::IntoIter<Change>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.changes.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a ChangePage {
+    type Item = &'a Change;
+    type IntoIter = std::slice::Iter<'a, Change>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.changes.iter()
     }
 }
 

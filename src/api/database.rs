@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::api::batch::Batch;
@@ -36,7 +37,7 @@ pub struct Database {
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Database")
-            .field("path", &self.engine.path())
+            .field("path", &self.path())
             .finish_non_exhaustive()
     }
 }
@@ -48,10 +49,10 @@ impl Database {
         Options::new().open(path)
     }
 
-    fn open_with(path: &Path, options: &Options) -> Result<Database> {
-        Ok(Database {
-            engine: Handle::new(Engine::open(path, options)?),
-        })
+    pub(super) fn new(engine: Arc<Engine>) -> Database {
+        Database {
+            engine: Handle::new(engine),
+        }
     }
 
     /// Opens a container, or creates it without a default ttl ([`DefaultTtl::NoDefault`](crate::DefaultTtl)). Names are
@@ -60,7 +61,9 @@ impl Database {
         self.container_with(name, ContainerOptions::new())
     }
 
-    /// Like [`Database::container`]; the options apply if the container is created.
+    /// Like [`Database::container`], with these options. If the container exists and is set otherwise than they say, that is
+    /// [`Error::Differs`](crate::Error::Differs), unless they say [`ContainerOptions::or_keep`] or
+    /// [`ContainerOptions::or_change`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -72,7 +75,7 @@ impl Database {
     ///     .default_ttl(DefaultTtl::After(Duration::from_secs(86_400)))
     ///     .compression(Compression::Lz4);
     /// let pages = db.container_with("pages", options)?;
-    /// assert_eq!(db.container("pages")?.default_ttl(), pages.default_ttl()); // it is there: options do not count
+    /// assert_eq!(db.container("pages")?.default_ttl(), pages.default_ttl()); // that says nothing of its settings
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn container_with(
@@ -86,6 +89,22 @@ impl Database {
 
     pub(crate) fn engine(&self) -> &Handle {
         &self.engine
+    }
+
+    /// Its folder; `None`: it is in memory ([`Options::temporary`]).
+    ///
+    /// ```
+    /// use ebbtide::{Database, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// assert_eq!(db.path(), Some(folder.path()));
+    /// assert_eq!(Options::temporary()?.path(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.engine.path()
     }
 
     /// The names of all containers, sorted.
@@ -439,59 +458,6 @@ impl Database {
     /// Changes [`Options::background_floor`], the rate that merging and reclaiming always have, in bytes a second.
     pub fn set_background_floor(&self, bytes_per_second: u64) {
         self.engine.set_background_floor(bytes_per_second)
-    }
-}
-
-impl Options {
-    /// Opens the database in a folder; creates both if they are missing, unless read-only.
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Database> {
-        self.check()?;
-        Database::open_with(path.as_ref(), self)
-    }
-
-    /// Opens the database in a folder to read it beside the process that writes it, or where nobody does. It takes no
-    /// lock and writes nothing, and the writer neither waits for it nor knows of it. A write shows within
-    /// [`Options::catch_up_interval`], and at once after [`Database::catch_up`].
-    ///
-    /// A follower shows a prefix of the writer's history, the state that an open would recover if the writer were
-    /// killed at that moment: `Buffered` writes that are not synced, too, and a `Sync` write that is not acknowledged
-    /// yet. Items are judged at each read by the follower's own clock ([`Options::clock`]), which is no earlier than
-    /// the time on which the writer has relied. So until the follower has caught up, an item can be gone here that a
-    /// refresh or a longer default, which it has not seen, keeps alive in the writer. If the whole content of the
-    /// folder is replaced by an older or another database, that one is followed from then on. A snapshot, and an
-    /// iterator, stays with the state in which it was made, and keeps the disk space of the files it reads, also of
-    /// those that the writer has removed meanwhile.
-    ///
-    /// It needs memory for the records that the writer has not flushed, twice for a moment after each of its flushes. A
-    /// call that would change something answers [`Error::ReadOnly`](crate::Error::ReadOnly), but for
-    /// [`Database::checkpoint`], which writes to another folder.
-    ///
-    /// ```
-    /// use ebbtide::{Database, Error, Options};
-    ///
-    /// let folder = tempfile::tempdir()?;
-    /// let writer = Database::open(folder.path())?.container("c")?; // mostly in another process
-    /// writer.put("k", "1")?;
-    /// let follower = Options::new().follow(folder.path())?;
-    /// let c = follower.container("c")?;
-    /// assert_eq!(c.get("k")?.unwrap(), "1");
-    /// writer.put("k", "2")?;
-    /// follower.catch_up()?;
-    /// assert_eq!(c.get("k")?.unwrap(), "2");
-    /// assert!(matches!(c.put("k", "3"), Err(Error::ReadOnly)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::NotFound`](crate::Error::NotFound) when there is no database; damage, and a clock that is too far
-    /// behind, as [`Options::open`] has them. A file that the writer has just removed is none: it is looked for
-    /// again.
-    pub fn follow(&self, path: impl AsRef<Path>) -> Result<Database> {
-        self.check()?;
-        let engine = Engine::follow(path.as_ref(), self)?;
-        Ok(Database {
-            engine: Handle::new(engine),
-        })
     }
 }
 

@@ -1,13 +1,14 @@
 //! The expirations of a container: each end of an item, once, in the order of ends.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::api::container::Container;
 use crate::base::{Result, Timestamp, millis_up};
 use crate::data::item::Value;
 use crate::data::version::Version;
-use crate::engine::{Ended, Feed, FeedPosition};
+use crate::engine::{Bell, ContainerState, Ended, Engine, Feed, FeedPosition, Rest};
 use crate::expiry::Cause;
 
 /// The cause of an item's end.
@@ -24,11 +25,35 @@ pub enum ExpirationCause {
     Command,
 }
 
+impl ExpirationCause {
+    fn of(cause: Cause) -> ExpirationCause {
+        match cause {
+            Cause::Own => ExpirationCause::Ttl,
+            Cause::Default => ExpirationCause::Default,
+            Cause::Change => ExpirationCause::Change,
+            Cause::Command => ExpirationCause::Command,
+        }
+    }
+
+    fn inner(self) -> Cause {
+        match self {
+            ExpirationCause::Ttl => Cause::Own,
+            ExpirationCause::Default => Cause::Default,
+            ExpirationCause::Change => Cause::Change,
+            ExpirationCause::Command => Cause::Command,
+        }
+    }
+}
+
 /// An item that has expired, as it was.
 #[derive(Clone)]
 pub struct Expiration(Ended);
 
 impl Expiration {
+    pub(crate) fn of(ended: Ended) -> Expiration {
+        Expiration(ended)
+    }
+
     /// Its key.
     #[must_use]
     pub fn key(&self) -> &[u8] {
@@ -68,12 +93,7 @@ impl Expiration {
     /// The cause of its end.
     #[must_use]
     pub fn cause(&self) -> ExpirationCause {
-        match self.0.cause {
-            Cause::Own => ExpirationCause::Ttl,
-            Cause::Default => ExpirationCause::Default,
-            Cause::Change => ExpirationCause::Change,
-            Cause::Command => ExpirationCause::Command,
-        }
+        ExpirationCause::of(self.0.cause)
     }
 }
 
@@ -123,6 +143,7 @@ pub struct Expirations {
     /// None: it could not be opened, and each call tries again.
     feed: Option<Feed>,
     from: FeedPosition,
+    causes: Option<Vec<Cause>>,
     container: Container,
     has_failed: bool,
 }
@@ -137,13 +158,116 @@ impl Expirations {
 }
 
 impl Expirations {
-    fn give_next(&mut self) -> Result<Option<Ended>> {
+    /// From now on gives only the items that ended by these causes, and passes over the others.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{ExpirationCause, ExpiryCursor, ManualClock, Options};
+    ///
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let db = Options::new().clock(clock.clone()).open_temporary()?;
+    /// let carts = db.container("carts")?;
+    /// let by_time = [ExpirationCause::Ttl, ExpirationCause::Default];
+    /// let mut forgotten = carts.expirations(ExpiryCursor::now()).causes(by_time);
+    /// carts.put_with_ttl("ada", "3 books", Duration::from_secs(10))?;
+    /// carts.expire_all()?; // a sale is over: nobody is to be reminded
+    /// carts.put_with_ttl("bob", "a lamp", Duration::from_secs(10))?;
+    /// clock.advance(Duration::from_secs(20));
+    /// assert_eq!(forgotten.next().unwrap()?.key(), b"bob");
+    /// assert!(forgotten.next().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn causes(mut self, causes: impl AsRef<[ExpirationCause]>) -> Expirations {
+        self.only(causes.as_ref());
+        self
+    }
+
+    pub(crate) fn only(&mut self, causes: &[ExpirationCause]) {
+        let causes: Vec<_> = causes.iter().map(|cause| cause.inner()).collect();
+        if let Some(feed) = &mut self.feed {
+            feed.only(causes.clone());
+        }
+        self.causes = Some(causes);
+    }
+
+    /// When the next item ends that is to be given, as known now; if it has ended already, it is given by the next call.
+    /// `None`: no item has an end. A write, or a change of the default, may move it. It reads the item as a get does, and
+    /// others whose end is not theirs any more.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{ExpiryCursor, ManualClock, Options};
+    ///
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let db = Options::new().clock(clock.clone()).open_temporary()?;
+    /// let carts = db.container("carts")?;
+    /// let mut expired = carts.expirations(ExpiryCursor::now());
+    /// assert_eq!(expired.next_due(), None);
+    /// carts.put_with_ttl("ada", "3 books", Duration::from_secs(10))?;
+    /// assert_eq!(expired.next_due(), Some(db.now() + Duration::from_secs(10)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Where the iterator would give an error, this is the time of now: ask it, and it gives that.
+    pub fn next_due(&mut self) -> Option<SystemTime> {
+        match self.with_feed(Engine::next_end) {
+            Ok(due) => due.map(Timestamp::to_system_time),
+            Err(_) => Some(self.container.engine().now().to_system_time()),
+        }
+    }
+
+    /// Waits until there is something to give, for at most `timeout` of real time. False: there was nothing. It rests until
+    /// the next item ends, and is woken by a write that ends before, a change of settings, and the close of the database. It
+    /// looks again once a second, because the system's clock can leap, and 20 times a second where a program has a clock of its
+    /// own.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{ExpiryCursor, Options};
+    ///
+    /// let tokens = Options::temporary()?.container("tokens")?;
+    /// let mut expired = tokens.expirations(ExpiryCursor::now());
+    /// tokens.put_with_ttl("t-1", "ada", Duration::from_millis(20))?;
+    /// while expired.wait(Duration::from_secs(60))? {
+    ///     if let Some(ended) = expired.next().transpose()? {
+    ///         assert_eq!(ended.key(), b"t-1");
+    ///         break; // a program goes on
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As the iterator gives them; [`Error::Closed`](crate::Error::Closed) when the database is closed meanwhile.
+    pub fn wait(&mut self, timeout: Duration) -> Result<bool> {
+        self.with_feed(|engine, state, feed| engine.wait_for_end(state, feed, timeout))
+    }
+
+    /// Whether there is something to give, and the bell that rings if there is.
+    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
+    pub(crate) fn look(&mut self) -> Result<(Rest, Arc<Bell>)> {
+        self.with_feed(|engine, state, feed| {
+            let rest = engine.look_for_end(state, feed)?;
+            Ok((rest, feed.bell().clone()))
+        })
+    }
+
+    fn with_feed<T>(
+        &mut self,
+        then: impl FnOnce(&Engine, &Arc<ContainerState>, &mut Feed) -> Result<T>,
+    ) -> Result<T> {
         let (engine, state) = (self.container.engine(), self.container.state());
         let feed = match &mut self.feed {
             Some(feed) => feed,
-            none => none.insert(engine.feed(state, self.from.clone())?),
+            none => {
+                let mut feed = engine.feed(state, self.from.clone())?;
+                self.causes
+                    .iter()
+                    .for_each(|causes| feed.only(causes.clone()));
+                none.insert(feed)
+            }
         };
-        engine.next_ended(state, feed)
+        then(engine, state, feed)
     }
 }
 
@@ -156,7 +280,7 @@ impl Iterator for Expirations {
         if std::mem::take(&mut self.has_failed) {
             return None;
         }
-        let next = self.give_next().transpose();
+        let next = self.with_feed(Engine::next_ended).transpose();
         self.has_failed = matches!(next, Some(Err(_)));
         next.map(|ended| ended.map(Expiration))
     }
@@ -174,7 +298,7 @@ impl Container {
     /// The items that expire, each once, at its end and not when its bytes are removed, also those that nobody reads: in the
     /// order of their ends, with one end in the order of keys, and with the value they had. The iterator ends when it has
     /// caught up, and goes on when it is asked again: ask as often as you want to know, for it costs some microseconds when
-    /// nothing has expired.
+    /// nothing has expired; or wait ([`Expirations::wait`]).
     ///
     /// ```
     /// use std::time::Duration;
@@ -227,6 +351,7 @@ impl Container {
             // Ended items are kept for it from now on.
             feed: self.engine().feed(self.state(), from.clone()).ok(),
             from,
+            causes: None,
             container: self.clone(),
             has_failed: false,
         }

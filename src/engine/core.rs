@@ -27,9 +27,9 @@ pub(super) fn log_time(options: &Options, clock: &SettledClock) -> Duration {
 }
 
 impl Engine {
-    /// The database's folder.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// The database's folder; none: it is in memory.
+    pub fn path(&self) -> Option<&Path> {
+        (!self.fs.is_in_memory()).then_some(&self.path)
     }
 
     pub(super) fn tables_dir(&self) -> PathBuf {

@@ -15,7 +15,9 @@
 //! | `ReadStates` | a container's read states, and notes of the records that they lack | read_states.rs |
 //! | `Snapshots` | open snapshots, and the versions that jobs keep for them | snapshots.rs |
 //! | `SettingsCell` | a container's settings, as one value | settings_cell.rs |
+//! | `Bell` | one who waits for something to tell | bell.rs |
 //! | `Feeds` | readers of a container's expirations, and the ended items kept for them | feeds.rs |
+//! | `Watchers` | queues of writes for those who watch a container | watchers.rs |
 //! | `Passes` | where passes of `changes` read, once settings change | passes.rs |
 //! | `Allowance` | the bytes that a quota lets writes add before live bytes are estimated anew | allowance.rs |
 //! | `Scheduler` | threads, which of them may work now, failures | scheduler.rs |
@@ -49,7 +51,8 @@
 //! | 6 | `held` | `ContainerState` | to take read states from scans that rest; tries each scan's own lock |
 //! | 6 | `rest` | `ContainerState` | |
 //! | 5 | the list of passes; a pass's own, taken inside | `Passes` | to load a read state |
-//! | 6 | `readers` | `Feeds` | |
+//! | 6 | `readers` | `Feeds` | the bell of who waits is rung in it |
+//! | 6 | `open` | `Watchers` | the same |
 //! | 6 | `open` | `Snapshots` | the published sequence number is read in it |
 //! | 6 | `budget` | `Throttle` | |
 //! | 6 | `queue` | `ObsoleteTables` | |
@@ -110,12 +113,14 @@ use parts::sync_waiters::SyncWaiters;
 use parts::throttle::Throttle;
 
 pub use handle::Handle;
-pub use inspect::changes::ChangeReader;
-pub use inspect::feed::{Ended, Feed, FeedPosition};
+pub use inspect::changes::{ChangeReader, PageReader, Place};
+pub use inspect::feed::{Ended, Feed, FeedPosition, Rest};
+pub use inspect::watch::{Seen, Watcher};
 pub use jobs::scrub::VerifyReport;
 pub use open::at_rest;
 pub use open::repair::{Loss, RepairReport, repair};
 pub use open::verify::verify_in;
+pub use parts::bell::Bell;
 pub use parts::snapshots::SnapshotPin;
 pub use parts::state::ContainerState;
 pub use read::point::ReadPoint;

@@ -1,13 +1,18 @@
 //! Every setting of a database, each with its default, unit and range.
 
+mod container;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::{DefaultTtl, Error, Result, millis_up};
+use crate::base::{Error, Result};
 use crate::env::{Clock, ClockBehind, DatabaseClock, Disk, Fs};
 use crate::values::listener::EventListener;
 use crate::values::{Compression, Quota, Reads, WhenFull};
+
+pub use container::ContainerOptions;
+pub(in crate::engine) use container::OnExisting;
 
 /// When a write counts as done. As text, with serde too: `buffered`, `sync`.
 #[derive(
@@ -313,7 +318,10 @@ impl Options {
 
     /// The quota of the whole database.
     pub(crate) fn quota(&self) -> Option<Quota> {
-        quota(self.max_live_bytes, self.when_full)
+        self.max_live_bytes.map(|max_live_bytes| Quota {
+            max_live_bytes,
+            when_full: self.when_full,
+        })
     }
 
     /// The source of time. Default: the system's clock.
@@ -486,115 +494,5 @@ impl Options {
         (self.block_bytes, self.table_bytes) = (block_bytes, table_bytes);
         self.segment_bytes = Some(segment_bytes);
         self
-    }
-}
-
-/// How to create a container. An existing container keeps the settings it was created with.
-///
-/// ```
-/// use std::time::Duration;
-/// use ebbtide::{Compression, ContainerOptions, Database, DefaultTtl};
-///
-/// let folder = tempfile::tempdir()?;
-/// let db = Database::open(folder.path())?;
-/// let options = ContainerOptions::new()
-///     .default_ttl(DefaultTtl::After(Duration::from_secs(7 * 86_400)))
-///     .compression(Compression::Lz4);
-/// let pages = db.container_with("pages", options)?;
-/// assert_eq!(pages.default_ttl(), DefaultTtl::After(Duration::from_secs(604_800)));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug)]
-#[must_use = "they count for what is created with them"]
-pub struct ContainerOptions {
-    pub(crate) default_ttl: DefaultTtl,
-    pub(crate) compression: Option<Compression>,
-    /// In milliseconds.
-    pub(crate) keep_expired: u64,
-    pub(crate) max_live_bytes: Option<u64>,
-    pub(crate) when_full: WhenFull,
-}
-
-fn quota(max_live_bytes: Option<u64>, when_full: WhenFull) -> Option<Quota> {
-    max_live_bytes.map(|max_live_bytes| Quota {
-        max_live_bytes,
-        when_full,
-    })
-}
-
-impl Default for ContainerOptions {
-    fn default() -> Self {
-        ContainerOptions::new()
-    }
-}
-
-impl ContainerOptions {
-    /// Without a default ttl, with the database's compression.
-    pub fn new() -> Self {
-        ContainerOptions {
-            default_ttl: DefaultTtl::NoDefault,
-            compression: None,
-            keep_expired: 0,
-            max_live_bytes: None,
-            when_full: WhenFull::Refuse,
-        }
-    }
-
-    /// The default ttl that the container starts with. Default: [`DefaultTtl::NoDefault`]: items with a ttl of their own
-    /// expire, and nothing else does.
-    pub fn default_ttl(mut self, default: DefaultTtl) -> Self {
-        self.default_ttl = default;
-        self
-    }
-
-    /// How long an item that has ended stays on disk at least, for readers of
-    /// [`Container::expirations`](crate::Container::expirations) that are not open all the time; nobody else sees it. Disk
-    /// space comes back that much later. Rounded up to a millisecond. Default: 0. Changes of the default and commands limit it,
-    /// too: ends from before the 64 latest of them are not known, and each time that a quota makes room by
-    /// [`WhenFull::ExpireSoonest`] is a command.
-    pub fn keep_expired(mut self, duration: Duration) -> Self {
-        self.keep_expired = millis_up(duration);
-        self
-    }
-
-    /// How the container's blocks are compressed. Default: [`Options::compression`].
-    pub fn compression(mut self, compression: Compression) -> Self {
-        self.compression = Some(compression);
-        self
-    }
-
-    /// The most live bytes that the container may hold; see [`Quota`]. Default: no limit. From 1 to 2^62 bytes. May be
-    /// changed later: `Container::set_quota`.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use ebbtide::{ContainerOptions, Error, ManualClock, Options, WhenFull};
-    ///
-    /// let folder = tempfile::tempdir()?;
-    /// let clock = ManualClock::new(1_800_000_000_000);
-    /// let db = Options::new().clock(clock.clone()).open(folder.path())?;
-    /// let options = ContainerOptions::new().max_live_bytes(1_000).when_full(WhenFull::Refuse);
-    /// let uploads = db.container_with("uploads", options)?;
-    /// uploads.put_with_ttl("a", "x".repeat(800), Duration::from_secs(60))?;
-    /// let error = uploads.put("b", "x".repeat(800)).unwrap_err();
-    /// assert!(error.is_full() && matches!(error, Error::QuotaFull { limit: 1_000, .. }));
-    /// clock.advance(Duration::from_secs(60)); // the first has ended, and counts no more
-    /// uploads.put("b", "x".repeat(800))?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn max_live_bytes(mut self, bytes: u64) -> Self {
-        self.max_live_bytes = Some(bytes);
-        self
-    }
-
-    /// The behaviour of a write that would exceed [`ContainerOptions::max_live_bytes`]. Default: [`WhenFull::Refuse`].
-    pub fn when_full(mut self, when_full: WhenFull) -> Self {
-        self.when_full = when_full;
-        self
-    }
-
-    /// The quota of the container.
-    pub(crate) fn quota(&self) -> Option<Quota> {
-        quota(self.max_live_bytes, self.when_full)
     }
 }

@@ -164,6 +164,11 @@ impl SettledClock {
         }
     }
 
+    /// Whether it is the system's clock: its time passes by itself, as fast as this process's.
+    pub fn is_system(&self) -> bool {
+        matches!(self.clock, DatabaseClock::System)
+    }
+
     /// The clock's other reading.
     pub fn uptime(&self) -> Duration {
         Duration::from_millis(self.clock.uptime())

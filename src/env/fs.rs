@@ -1,4 +1,5 @@
-//! The file system as the engine uses it. There are two implementations: [`disk`](super::disk) and [`sim`](super::sim).
+//! The file system as the engine uses it. [`disk`](super::disk) is the operating
+//! system's, [`memory`](super::memory) is in memory, [`sim`](super::sim) is for tests.
 //!
 //! Durability as the engine relies on it: the bytes of a file are durable after [`File::sync`]; the names in a folder
 //! (created, renamed, removed, linked) after [`Dir::sync`] of that folder. A power cut may lose everything else, in any
@@ -87,6 +88,10 @@ pub trait Lock: Send + Sync {}
 
 /// The file system.
 pub trait Fs: Send + Sync {
+    /// Whether all is in the memory of this process, and ends with it.
+    fn is_in_memory(&self) -> bool {
+        false
+    }
     /// Creates a folder and those above it, mode 0700; does nothing if it exists.
     fn create_dir_all(&self, path: &Path) -> Result<()>;
     /// Creates one folder, mode 0700; fails if anything of this name exists, also a link.

@@ -8,6 +8,7 @@ mod system;
 mod clock;
 pub mod files;
 mod disk;
+mod memory;
 mod process;
 #[cfg(any(test, feature = "unstable-internals"))]
 mod sim;
@@ -21,6 +22,7 @@ pub use fs::{
     Dir, File, Fs, Lock, LockKind, RING_WORD, ReadAt, Ring, Room, create_folder, make_dir,
     sync_name,
 };
+pub use memory::MemoryDisk;
 pub use process::{DeviceReads, Priority, priority, set_priority};
 #[cfg(any(test, feature = "unstable-internals"))]
 pub use sim::{Call, FailedSync, Fault, FaultPlan, Sim, Survivors};

@@ -18,7 +18,7 @@ use crate::data::write::{Updated, Written};
 use crate::tokio::read::{async_reading_methods, bounds, bytes, few_at_once};
 use crate::tokio::shared::{Shared, WorkQueue};
 use crate::tokio::stream::{ItemStream, KeyStream};
-use crate::tokio::turns::{AsyncChanges, AsyncExpirations};
+use crate::tokio::turns::{AsyncChanges, AsyncExpirations, AsyncWatch};
 use crate::tokio::write::Begin;
 use crate::values::Quota;
 use crate::values::stats::ContainerStats;
@@ -194,6 +194,30 @@ impl AsyncContainer {
             .pooled(WorkQueue::Read, move || Ok(of.expirations(from)))
             .await?;
         Ok(AsyncExpirations::new(opened, &self.shared))
+    }
+
+    /// As [`Container::watch`]: when this is answered, it watches.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{Options, WatchEvent};
+    /// use ebbtide::tokio::AsyncDatabase;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let jobs = AsyncDatabase::from(Options::temporary()?).container("jobs").await?;
+    /// let mut watch = jobs.watch(..).await?;
+    /// jobs.put("job-1", "resize").await?;
+    /// assert!(watch.wait(Duration::from_secs(60)).await?);
+    /// assert!(matches!(watch.next().await.unwrap()?, WatchEvent::Put(item) if item.value() == "resize"));
+    /// # Ok(()) }
+    /// ```
+    pub async fn watch(&self, range: impl KeyBounds) -> Result<AsyncWatch> {
+        let (of, range) = (self.of.clone(), bounds(range));
+        let opened = self
+            .shared
+            .pooled(WorkQueue::Read, move || Ok(of.watch(range)))
+            .await?;
+        Ok(AsyncWatch::new(opened, &self.shared))
     }
 
     /// As [`Container::changes`]; it takes no time.

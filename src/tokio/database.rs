@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use crate::api::arguments::{KeyBounds, prefix_range};
 use crate::api::batch::Batch;
+use crate::api::changes::ChangePosition;
 use crate::api::database::Database;
 use crate::api::snapshot::{Snapshot, View};
 use crate::api::transaction::Transaction;
@@ -23,7 +24,7 @@ use crate::tokio::read::{async_reading_methods, bounds, bytes, few_at_once};
 use crate::tokio::shared::{Shared, THREADS, WorkQueue};
 use crate::tokio::stream::{ItemStream, KeyStream};
 use crate::tokio::transaction::AsyncTransaction;
-use crate::tokio::turns::AsyncChanges;
+use crate::tokio::turns::{AsyncChangePages, AsyncChanges};
 use crate::tokio::write::Begin;
 use crate::values::disk_usage::DiskUsage;
 use crate::values::stats::Stats;
@@ -109,6 +110,12 @@ impl AsyncDatabase {
     #[must_use]
     pub fn as_sync(&self) -> &Database {
         self.shared.db()
+    }
+
+    /// As [`Database::path`].
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.shared.db().path()
     }
 
     async fn pooled<T: Send + 'static>(
@@ -263,6 +270,16 @@ impl AsyncDatabase {
     ) -> Result<(T, Written), E> {
         let run = move |db: Database| Ok(db.try_transaction(body));
         self.pooled(WorkQueue::Write, run).await?
+    }
+
+    /// As [`Database::changes_by_version`]; it takes no time.
+    pub fn changes_by_version(
+        &self,
+        since: impl Into<ChangePosition>,
+        limit: usize,
+    ) -> AsyncChangePages {
+        let pages = self.shared.db().changes_by_version(since, limit);
+        AsyncChangePages::new(pages, &self.shared)
     }
 
     /// As [`Database::sync`]: the thread that syncs does it for all tasks that wait.

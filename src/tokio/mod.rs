@@ -81,6 +81,7 @@
 
 mod pool;
 mod write;
+mod timer;
 mod shared;
 mod stream;
 mod turns;
@@ -95,6 +96,6 @@ pub use container::AsyncContainer;
 pub use database::{AsyncDatabase, AsyncSnapshot, AsyncStats, AsyncView};
 pub use stream::{ItemStream, KeyStream};
 pub use transaction::AsyncTransaction;
-pub use turns::{AsyncChanges, AsyncExpirations};
+pub use turns::{AsyncChangePages, AsyncChanges, AsyncExpirations, AsyncWatch};
 #[cfg(feature = "typed")]
 pub use typed::{AsyncTypedContainer, TypedItemStream, TypedKeyStream};

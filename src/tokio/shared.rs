@@ -15,6 +15,7 @@ use crate::base::counters::Counter;
 use crate::base::{Attempt, Error, Result, Unready};
 use crate::env::spawn;
 use crate::tokio::pool::{Answer, Pool, run_apart};
+use crate::tokio::timer::Timer;
 use crate::tokio::write::Begin;
 
 /// Threads for reads, and as many for writes, where nobody chose.
@@ -42,6 +43,8 @@ pub struct Shared {
     upkeep: Pool,
     inline: Counter,
     pooled: Counter,
+    /// For tasks that rest.
+    pub timer: Timer,
     /// There until this is dropped.
     db: Option<Database>,
 }
@@ -63,6 +66,7 @@ impl Shared {
             upkeep: Pool::new(UPKEEP_THREADS),
             inline: Counter::default(),
             pooled: Counter::default(),
+            timer: Timer::default(),
             db: Some(db),
         }
     }

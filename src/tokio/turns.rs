@@ -17,15 +17,19 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, SystemTime};
 
 use ::tokio::task::coop::poll_proceed;
 
-use crate::api::changes::Changes;
-use crate::api::expirations::{Expiration, Expirations, ExpiryCursor};
+use crate::api::changes::{ChangePage, ChangePages, Changes};
+use crate::api::expirations::{Expiration, ExpirationCause, Expirations, ExpiryCursor};
+use crate::api::watch::{Watch, WatchEvent};
 use crate::base::sync::Mutex;
 use crate::base::{Error, Result};
 use crate::data::change::Change;
 use crate::data::version::Version;
+use crate::engine::{Bell, Rest};
+use crate::env::monotonic;
 use crate::tokio::pool::Answer;
 use crate::tokio::shared::{Shared, WorkQueue};
 
@@ -33,6 +37,9 @@ use crate::tokio::shared::{Shared, WorkQueue};
 const CHANGES: usize = 64;
 /// And so many expirations: a key may be written anew between the job and the turn of the next one.
 const EXPIRATIONS: usize = 1;
+
+/// Asks an iterator whether there is something to tell, and for the bell that rings if there is.
+type Look<S> = fn(&mut S) -> Result<(Rest, Arc<Bell>)>;
 
 /// The answers of the iterator; `None`: it ended for now.
 type Told<T> = VecDeque<Option<Result<T>>>;
@@ -86,6 +93,34 @@ impl<S: Send + 'static, T: Send + 'static> Turns<S, T> {
     fn fail(&mut self, error: Error) -> Poll<Option<Result<T>>> {
         self.told.push_back(None);
         Poll::Ready(Some(Err(error)))
+    }
+
+    /// Works with the iterator itself, on a thread of the pool.
+    async fn with<U: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut S) -> Result<U> + Send + 'static,
+    ) -> Result<U> {
+        let source = self.source.clone();
+        let work = move || work(&mut source.lock());
+        self.shared.pooled(WorkQueue::Read, work).await
+    }
+
+    /// Waits until there is something to tell, for at most so long.
+    async fn wait(&mut self, timeout: Duration, look: Look<S>) -> Result<bool> {
+        let begun = monotonic();
+        loop {
+            if !self.told.is_empty() || self.job.is_some() {
+                return Ok(true);
+            }
+            let (Rest::For(rest), bell) = self.with(look).await? else {
+                return Ok(true);
+            };
+            let left = timeout.saturating_sub(monotonic().saturating_sub(begun));
+            if left.is_zero() {
+                return Ok(false);
+            }
+            self.shared.timer.rest(&bell, rest.min(left)).await;
+        }
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<T>>> {
@@ -196,5 +231,100 @@ impl AsyncExpirations {
     #[must_use]
     pub fn cursor(&self) -> ExpiryCursor {
         self.cursor.clone()
+    }
+
+    /// As [`Expirations::causes`].
+    pub fn causes(self, causes: impl AsRef<[ExpirationCause]>) -> AsyncExpirations {
+        self.turns.source.lock().only(causes.as_ref());
+        self
+    }
+
+    /// As [`Expirations::next_due`].
+    pub async fn next_due(&mut self) -> Option<SystemTime> {
+        let due = self.turns.with(|source| Ok(source.next_due())).await;
+        due.unwrap_or_else(|_| Some(self.turns.shared.db().now()))
+    }
+
+    /// As [`Expirations::wait`]; the task rests meanwhile, and no thread waits for it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{ExpiryCursor, Options};
+    /// use ebbtide::tokio::AsyncDatabase;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tokens = AsyncDatabase::from(Options::temporary()?).container("tokens").await?;
+    /// let mut expired = tokens.expirations(ExpiryCursor::now()).await?;
+    /// tokens.put_with_ttl("t-1", "ada", Duration::from_millis(20)).await?;
+    /// while expired.wait(Duration::from_secs(60)).await? {
+    ///     if let Some(ended) = expired.next().await.transpose()? {
+    ///         assert_eq!(ended.key(), b"t-1");
+    ///         break; // a program goes on
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn wait(&mut self, timeout: Duration) -> Result<bool> {
+        self.turns.wait(timeout, Expirations::look).await
+    }
+}
+
+/// A [`Watch`] for tasks; made by [`AsyncContainer::watch`](crate::tokio::AsyncContainer::watch).
+#[must_use = "it gives nothing until it is asked, and writers keep for it what it is to give"]
+pub struct AsyncWatch {
+    turns: Turns<Watch, WatchEvent>,
+}
+
+impl fmt::Debug for AsyncWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncWatch").finish_non_exhaustive()
+    }
+}
+
+impl AsyncWatch {
+    pub(super) fn new(watch: Watch, shared: &Arc<Shared>) -> AsyncWatch {
+        AsyncWatch {
+            turns: Turns::new(watch, Watch::next, CHANGES, shared),
+        }
+    }
+
+    /// The next event; `None` when there is no more by now, and a later call may give some. No stream for that reason.
+    /// Dropping the future before it is ready loses none. An error is followed by `None`, and then the same is tried again.
+    #[allow(clippy::should_implement_trait)]
+    pub async fn next(&mut self) -> Option<Result<WatchEvent>> {
+        poll_fn(|context| self.turns.poll_next(context)).await
+    }
+
+    /// As [`Watch::wait`]; the task rests meanwhile, and no thread waits for it.
+    pub async fn wait(&mut self, timeout: Duration) -> Result<bool> {
+        self.turns.wait(timeout, Watch::look).await
+    }
+}
+
+/// [`ChangePages`] for tasks; made by
+/// [`AsyncDatabase::changes_by_version`](crate::tokio::AsyncDatabase::changes_by_version).
+#[must_use = "it tells nothing until it is asked, and keeps what it is to tell"]
+pub struct AsyncChangePages {
+    turns: Turns<ChangePages, ChangePage>,
+}
+
+impl fmt::Debug for AsyncChangePages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncChangePages").finish_non_exhaustive()
+    }
+}
+
+impl AsyncChangePages {
+    pub(super) fn new(pages: ChangePages, shared: &Arc<Shared>) -> AsyncChangePages {
+        AsyncChangePages {
+            turns: Turns::new(pages, ChangePages::next, 1, shared),
+        }
+    }
+
+    /// The next page; `None` at the end of a round, and after that the first of the next one. No stream for that reason.
+    /// Dropping the future before it is ready loses no page. An error is followed by `None`, and then the same is tried again.
+    #[allow(clippy::should_implement_trait)]
+    pub async fn next(&mut self) -> Option<Result<ChangePage>> {
+        poll_fn(|context| self.turns.poll_next(context)).await
     }
 }

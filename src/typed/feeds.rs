@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
 use crate::api::changes::Changes;
-use crate::api::expirations::{Expiration, Expirations, ExpiryCursor};
+use crate::api::expirations::{Expiration, ExpirationCause, Expirations, ExpiryCursor};
 use crate::base::Result;
 use crate::data::change::{Change, ExpiryRule};
 use crate::data::version::Version;
@@ -147,6 +148,24 @@ impl<K, V> TypedExpirations<K, V> {
     #[must_use]
     pub fn cursor(&self) -> ExpiryCursor {
         self.expirations.cursor()
+    }
+}
+
+impl<K, V> TypedExpirations<K, V> {
+    /// See [`Expirations::causes`].
+    pub fn causes(mut self, causes: impl AsRef<[ExpirationCause]>) -> Self {
+        self.expirations = self.expirations.causes(causes);
+        self
+    }
+
+    /// See [`Expirations::next_due`].
+    pub fn next_due(&mut self) -> Option<SystemTime> {
+        self.expirations.next_due()
+    }
+
+    /// See [`Expirations::wait`].
+    pub fn wait(&mut self, timeout: Duration) -> Result<bool> {
+        self.expirations.wait(timeout)
     }
 }
 

@@ -700,12 +700,10 @@ fn container_options_count_at_creation() {
         .compression(Compression::Lz4);
     let c = f.db.container_with("hourly", options).unwrap();
     assert_eq!(c.default_ttl(), hour);
-    let again =
-        f.db.container_with(
-            "hourly",
-            ContainerOptions::new().default_ttl(DefaultTtl::NoDefault),
-        )
-        .unwrap();
+    let again = ContainerOptions::new()
+        .default_ttl(DefaultTtl::NoDefault)
+        .or_keep();
+    let again = f.db.container_with("hourly", again).unwrap();
     assert_eq!(again.default_ttl(), hour);
     for n in 0..200 {
         c.put(

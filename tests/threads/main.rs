@@ -5,6 +5,7 @@ mod last_handle;
 mod linearizable;
 mod order;
 mod panics;
+mod resting;
 mod shutdown;
 mod tokio;
 mod tokio_transactions;

@@ -6,3 +6,5 @@ mod follow;
 mod listener;
 mod metrics;
 mod traces;
+mod waiting;
+mod watch;

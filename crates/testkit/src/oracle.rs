@@ -75,7 +75,9 @@ impl Oracle {
     }
 
     fn of(db: Database) -> Result<Oracle> {
-        let counts = ContainerOptions::new().default_ttl(DefaultTtl::NoDefault);
+        let counts = ContainerOptions::new()
+            .default_ttl(DefaultTtl::NoDefault)
+            .or_keep();
         Ok(Oracle {
             data: db.container_with("data", counts)?,
             mirror: db.container("mirror")?,

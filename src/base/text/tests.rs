@@ -121,7 +121,7 @@ proptest! {
 
     #[test]
     fn ttls_read_as_they_are_written(millis in 1..=MAX_TTL_MILLIS, shift in 0..40, nanos in 0_u32..1_000_000) {
-        let lifetime = Duration::from_millis((millis >> shift).max(1)) - Duration::from_nanos(nanos.into());
+        let lifetime = Duration::from_millis(Ord::max(millis >> shift, 1)) - Duration::from_nanos(u64::from(nanos));
         for text in [Ttl::After(lifetime).to_string(), DefaultTtl::After(lifetime).to_string()] {
             prop_assert_eq!(text.parse::<Ttl>().unwrap(), Ttl::After(lifetime));
             prop_assert_eq!(text.parse::<DefaultTtl>().unwrap(), DefaultTtl::After(lifetime));

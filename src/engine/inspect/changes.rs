@@ -30,6 +30,8 @@
 //!
 //! A reader that comes back is sure only of the read states that were there at its check: it pins them until it is through.
 
+mod pages;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -53,6 +55,8 @@ use crate::engine::read::point::Source;
 use crate::expiry::ExpiryView;
 use crate::table::RunCursor;
 
+pub use pages::{PageReader, Place};
+
 /// A step ends with so many changes of keys ...
 const MOST: usize = 128;
 /// ... or with the one that brings keys and values to this many bytes.
@@ -74,6 +78,8 @@ struct Pass {
     pin: Arc<SnapshotPin>,
     /// The containers that were not gone through, the current one first.
     ahead: VecDeque<ContainerPass>,
+    /// That some were dropped, with the sequence number of the last drop; none: none was.
+    dropped: Option<(Seq, Change)>,
     ready: VecDeque<Change>,
 }
 
@@ -86,6 +92,11 @@ struct ContainerPass {
     reads: Arc<PassReads<ReadState>>,
     /// The settings of the pass's snapshot, at a moment at which they were in force.
     view: ExpiryView,
+    /// The write that had changed them last.
+    settings_seq: Seq,
+    /// Only changes behind this place are told now, and those up to the other one; none: all are.
+    after: Option<Place>,
+    upto: Option<Place>,
     is_begun: bool,
     /// The last key that was decided about; empty before the first.
     last: Vec<u8>,
@@ -116,7 +127,11 @@ impl ChangeReader {
             None => {
                 let only = self.only.as_deref();
                 match begin(&self.engine, self.since, self.hold.is_some(), only)? {
-                    Some(pass) => self.pass.insert(pass),
+                    Some(mut pass) => {
+                        pass.ready
+                            .extend(pass.dropped.take().map(|(_, change)| change));
+                        self.pass.insert(pass)
+                    }
                     None => return Ok(None),
                 }
             }
@@ -184,8 +199,7 @@ fn begin_at(
     for (reads, state) in states {
         let name: Arc<str> = state.name().into();
         names.push(name.clone());
-        let is_asked_for = only.is_none_or(|only| *only == *name);
-        if state.created() > last || !is_asked_for {
+        if state.created() > last || only.is_some_and(|only| *only != *name) {
             continue;
         }
         reads.begin(None);
@@ -209,6 +223,9 @@ fn begin_at(
                 since: if is_new { Seq(0) } else { since },
                 reads,
                 view,
+                settings_seq: state.settings_seq().max(state.created()).min(last),
+                after: None,
+                upto: None,
                 is_begun: false,
                 last: vec![],
                 state,
@@ -217,12 +234,14 @@ fn begin_at(
         }
     }
     // Asked for after the names. A drop above `last` is told by the next pass.
-    let was_one_dropped = since > Seq(0) && since < last && engine.last_drop() > since;
-    let dropped = was_one_dropped.then_some(Change::Containers { names });
+    let drop = engine.last_drop();
+    let was_one_dropped = since > Seq(0) && since < last && drop > since;
+    let dropped = was_one_dropped.then_some((drop.min(last), Change::Containers { names }));
     Ok(Some(Pass {
         pin,
         ahead,
-        ready: dropped.into_iter().collect(),
+        dropped,
+        ready: VecDeque::new(),
     }))
 }
 
@@ -298,7 +317,7 @@ impl ContainerPass {
             true => Seek::First,
             false => Seek::After(&last),
         };
-        let mut merge = Merge::seek(sources(read_state, self.since, max), to, None)?;
+        let mut merge = Merge::seek(sources(read_state, self.above(), max), to, None)?;
         let (mut count, mut bytes) = (0, 0);
         let mut decided = last.clone();
         while let Some(record) = merge.record() {
@@ -315,7 +334,8 @@ impl ContainerPass {
             decided.extend_from_slice(record.key);
             let is_covered = header.seq < tombstones.max_covering_seq(record.key);
             let is_dead = view.dead(&header);
-            if header.seq > self.since && !is_covered && !(is_dead && self.since == Seq(0)) {
+            let is_asked_for = header.seq > self.since && self.is_between(header.seq, record.key);
+            if is_asked_for && !is_covered && !(is_dead && self.since == Seq(0)) {
                 count += 1;
                 bytes += record.key.len() + record.value_len;
                 let container = self.name.clone();

@@ -32,6 +32,8 @@
 //!    which becomes durable with the next write, or with the close. A cursor of a reader that has given nothing, and
 //!    began with all of its moment, does so whenever it is opened.
 
+mod wait;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -40,11 +42,14 @@ use crate::base::{Error, Result, Seq, Timestamp, Wait};
 use crate::data::item::Value;
 use crate::engine::Engine;
 use crate::engine::inspect::due::each;
+use crate::engine::parts::bell::Bell;
 use crate::engine::parts::feeds::{FeedPin, Wants};
 use crate::engine::parts::state::ContainerState;
 use crate::engine::read::point::ReadPoint;
 use crate::env::ClockBehind;
 use crate::expiry::{Cause, Census, Ending, Settings};
+
+pub use wait::Rest;
 
 /// So many ends are gathered at a time.
 const GATHERED: usize = 1 << 18;
@@ -130,6 +135,8 @@ pub struct Feed {
     /// The settings of the gathering, and their version; none: nothing was gathered.
     settings: Arc<Settings>,
     version: Option<u64>,
+    /// Only ends by these causes are given; none: all are.
+    causes: Option<Vec<Cause>>,
     reading: FeedPin,
 }
 
@@ -140,6 +147,21 @@ impl Feed {
             true => FeedPosition::After(self.given.clone()),
             false => FeedPosition::Since(self.given.before),
         }
+    }
+
+    /// All ends before this moment were given.
+    pub fn told_before(&self) -> Timestamp {
+        self.given.before
+    }
+
+    /// The bell that ends its wait.
+    pub fn bell(&self) -> &Arc<Bell> {
+        self.reading.bell()
+    }
+
+    /// From now on it gives only ends by these causes.
+    pub fn only(&mut self, causes: Vec<Cause>) {
+        self.causes = Some(causes);
     }
 
     /// Adds the end of a record to the ends ahead, if it belongs there.
@@ -225,6 +247,7 @@ impl Engine {
             beyond: None,
             settings: Arc::default(),
             version: None,
+            causes: None,
         };
         self.check_known(state, &feed)?;
         Ok(feed)
@@ -309,7 +332,9 @@ impl Engine {
             match self.next_of(state, feed) {
                 // A job has left out the oldest end since it was opened: mostly one that had judged before.
                 Err(Error::ExpirationsGone { .. }) if feed.begins => {
+                    let causes = feed.causes.take();
                     *feed = self.feed(state, FeedPosition::Start)?;
+                    feed.causes = causes;
                 }
                 next => {
                     feed.begins &= next.is_err();
@@ -376,7 +401,8 @@ impl Engine {
         }
     }
 
-    /// The newest version of a key, if it has this end, and was neither given nor over when the reader began.
+    /// The newest version of a key, if it has this end, by a cause that is asked for, and was neither given nor over when the
+    /// reader began.
     fn ended(
         &self,
         state: &Arc<ContainerState>,
@@ -392,8 +418,12 @@ impl Engine {
         if header.is_tombstone() {
             return Ok(None);
         }
+        let is_asked_for = |cause| feed.causes.as_ref().is_none_or(|all| all.contains(&cause));
+        let is_wanted = |ending: &Ending| {
+            ending.at == end && is_asked_for(ending.cause) && !feed.given.has(ending, key)
+        };
         Ok(match feed.settings.ending(&header) {
-            Some(ending) if ending.at == end && !feed.given.has(&ending, key) => Some(Ended {
+            Some(ending) if is_wanted(&ending) => Some(Ended {
                 key: key.into(),
                 value: hit.value::<Wait>()?.into(),
                 header,

@@ -6,5 +6,6 @@ pub mod why;
 pub mod disk_usage;
 pub mod changes;
 pub mod feed;
+pub mod watch;
 #[cfg(feature = "metrics")]
 pub mod metrics;

@@ -60,6 +60,10 @@ impl Engine {
     pub fn checkpoint(&self, to: &Path) -> Result<()> {
         // Normalized: a trailing slash would let a link at the end of the path pass for a folder.
         let to: PathBuf = to.components().collect();
+        if self.fs.is_in_memory() {
+            let allowed = "of a database in a folder";
+            return Err(Error::invalid("checkpoint", "of one in memory", allowed));
+        }
         if let Some(follower) = &self.follower {
             return self.checkpoint_followed(follower, &to);
         }

@@ -28,6 +28,9 @@ impl Engine {
         if !self.scheduler.close() {
             return Ok(());
         }
+        for state in self.containers.all() {
+            state.feeds().wake();
+        }
         let merging = self.scheduler.lock_merging();
         let flushing = self.scheduler.lock_flushing();
         self.obsolete.remove_all();

@@ -19,6 +19,8 @@
 //!    noted before the read state without the record is installed, and is durable by the same edit.
 //! 2. While a reader is open, each write that may end before the last end that it has gathered is noted for it, before the
 //!    write is visible.
+//! 3. A reader that waits is woken by each write that may end before the moment for which it waits, and by each change of
+//!    settings. It says for what it waits before it looks for the last time: so what it has not seen wakes it.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -27,6 +29,9 @@ use crate::base::record::Header;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::{ItemTtl, Seq, Timestamp};
+use crate::data::batch::KeyRange;
+use crate::engine::parts::bell::Bell;
+use crate::engine::parts::watchers::{LostWrites, WatchPin, Watchers};
 use crate::expiry::{DefaultMillis, Settings};
 
 /// An item that ended less than this ago is kept for an open reader that has not come so far, in milliseconds.
@@ -49,6 +54,8 @@ pub struct Feeds {
     /// Whether a reader is open: each write asks.
     is_read: AtomicBool,
     readers: Mutex<Vec<FeedReader>>,
+    /// Each of them has a reader open.
+    watchers: Arc<Watchers>,
 }
 
 /// An open reader.
@@ -61,6 +68,9 @@ struct FeedReader {
     /// A job has left out an item that ended there or later.
     has_missed: bool,
     wants: Wants,
+    /// The writes that end its wait; none: it does not wait.
+    waits: Option<Wants>,
+    bell: Arc<Bell>,
     /// The writes it wants.
     noted: Vec<(Header, Box<[u8]>)>,
     /// The bytes of their keys.
@@ -201,28 +211,62 @@ impl Feeds {
         missing.for_each(|one| one.has_missed = true);
     }
 
-    /// Notes a write for the readers that want it. The caller holds the commit lock.
+    /// Notes a write for the readers and watchers that want it. The caller holds the commit lock.
     #[inline]
-    pub fn note(&self, header: &Header, key: &[u8]) {
+    pub fn note(&self, header: &Header, key: &[u8], value: &[u8]) {
         if self.is_read.load(Ordering::Acquire) {
-            self.note_for_readers(header, key);
+            self.note_for_readers(header, key, value);
         }
+    }
+
+    /// Notes a range delete for those who watch.
+    pub fn note_range(&self, seq: Seq, from: &[u8], to: &[u8]) {
+        if self.is_read.load(Ordering::Acquire) {
+            self.watchers
+                .note_range(seq, &KeyRange::of_bounds(from, to));
+        }
+    }
+
+    /// Opens a queue of writes for one who has a reader open.
+    pub fn watch(
+        &self,
+        range: Arc<KeyRange>,
+        bell: &Arc<Bell>,
+        lost: Option<LostWrites>,
+    ) -> WatchPin {
+        self.watchers.open(range, bell, lost)
     }
 
     #[cold]
-    fn note_for_readers(&self, header: &Header, key: &[u8]) {
-        let mut readers = self.readers.lock();
-        for reader in readers.iter_mut().filter(|one| one.wants.meet(header)) {
-            reader.note(header, key);
+    fn note_for_readers(&self, header: &Header, key: &[u8], value: &[u8]) {
+        for reader in self.readers.lock().iter_mut() {
+            if reader.wants.meet(header) {
+                reader.note(header, key);
+            }
+            if reader.waits.is_some_and(|waits| waits.meet(header)) {
+                reader.bell.ring();
+            }
+        }
+        self.watchers.note(header, key, value);
+    }
+
+    /// Wakes the readers that wait: the settings have changed, or nothing is given any more.
+    pub fn wake(&self) {
+        if self.is_read.load(Ordering::Acquire) {
+            let readers = self.readers.lock();
+            readers.iter().for_each(|reader| reader.bell.ring());
         }
     }
 
-    /// Notes more writes than a reader would keep: each gathers anew. The caller holds the commit lock.
-    pub fn note_many(&self) {
+    /// Notes more writes than a reader would keep, of this sequence number: each gathers anew. The caller holds the commit
+    /// lock.
+    pub fn note_many(&self, seq: Seq) {
+        self.watchers.note_many(seq);
         let mut readers = self.readers.lock();
         for reader in readers.iter_mut() {
             reader.take_noted();
             reader.is_full = true;
+            reader.bell.ring();
         }
     }
 
@@ -245,6 +289,8 @@ impl Feeds {
             above,
             has_missed: false,
             wants: Wants::ALL,
+            waits: None,
+            bell: Arc::default(),
             noted: vec![],
             noted_bytes: 0,
             is_full: false,
@@ -253,8 +299,8 @@ impl Feeds {
         let has_missed = |end: Timestamp| reader.needs(end, by);
         reader.has_missed = asks && self.dropped().is_some_and(has_missed);
         readers.push(reader);
-        let feeds = self.clone();
-        (FeedPin { id, feeds }, position, above)
+        let (feeds, bell) = (self.clone(), readers[readers.len() - 1].bell.clone());
+        (FeedPin { id, feeds, bell }, position, above)
     }
 }
 
@@ -262,6 +308,7 @@ impl Feeds {
 pub struct FeedPin {
     id: u64,
     feeds: Arc<Feeds>,
+    bell: Arc<Bell>,
 }
 
 impl FeedPin {
@@ -294,6 +341,25 @@ impl FeedPin {
         self.with(|reader| reader.wants = wants);
     }
 
+    /// From now on these writes end its wait; false: one that is noted does.
+    pub fn wait_for(&self, waits: Wants) -> bool {
+        self.with(|reader| {
+            reader.waits = Some(waits);
+            let mut noted = reader.noted.iter();
+            !reader.is_full && !noted.any(|(header, _)| waits.meet(header))
+        })
+    }
+
+    /// It does not wait any more.
+    pub fn end_wait(&self) {
+        self.with(|reader| reader.waits = None);
+    }
+
+    /// The bell that wakes it.
+    pub fn bell(&self) -> &Arc<Bell> {
+        &self.bell
+    }
+
     /// The writes since the last call.
     pub fn take(&self) -> Noted {
         self.with(|reader| Noted {
@@ -310,5 +376,52 @@ impl Drop for FeedPin {
         self.feeds
             .is_read
             .store(!readers.is_empty(), Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::base::record::Kind;
+
+    fn put(ttl: ItemTtl) -> Header {
+        Header {
+            kind: Kind::Put,
+            seq: Seq(7),
+            written_at: Timestamp(1_000),
+            ttl,
+        }
+    }
+
+    /// Each of these wakes a reader that waits for an end at 2 000, or does not.
+    #[test]
+    fn a_reader_that_waits_is_woken_by_what_brings_an_end_nearer() {
+        let feeds = Arc::new(Feeds::default());
+        let (pin, ..) = feeds.open(|| (Timestamp(1_000), None, false));
+        let rang = || pin.bell().wake_task(std::task::Waker::noop());
+        let settings = Settings {
+            default: DefaultMillis::Millis(700),
+            ..Settings::default()
+        };
+        let waits = Wants::up_to(Timestamp(2_000), &settings);
+        feeds.note(&put(ItemTtl::Millis(100)), b"k", b"");
+        assert!(!rang(), "it does not wait");
+        assert!(!pin.wait_for(waits), "it has not taken what is noted");
+        assert_eq!(pin.take().writes.len(), 1);
+        assert!(pin.wait_for(waits));
+        feeds.note(&put(ItemTtl::Millis(1_001)), b"k", b"");
+        feeds.note(&put(ItemTtl::Never), b"k", b"");
+        assert!(!rang(), "later");
+        feeds.note(&put(ItemTtl::Millis(1_000)), b"k", b"");
+        assert!(rang());
+        feeds.note(&put(ItemTtl::Absent), b"k", b"");
+        assert!(rang(), "by the default");
+        feeds.note_many(Seq(8));
+        assert!(rang());
+        feeds.wake();
+        assert!(rang(), "by a change");
+        pin.end_wait();
+        feeds.note(&put(ItemTtl::Millis(1)), b"k", b"");
+        assert!(!rang());
     }
 }

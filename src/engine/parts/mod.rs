@@ -3,6 +3,8 @@
 
 pub mod counters;
 pub mod settings_cell;
+pub mod bell;
+pub mod watchers;
 pub mod feeds;
 pub mod given_time;
 pub mod allowance;

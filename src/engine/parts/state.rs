@@ -137,8 +137,8 @@ impl ContainerState {
 
     /// Tells a write, which no reader sees yet, to all readers that wait for writes. The caller holds the commit lock.
     #[inline(always)]
-    pub(in crate::engine) fn note_write(&self, header: &Header, key: &[u8]) {
-        self.feeds.note(header, key);
+    pub(in crate::engine) fn note_write(&self, header: &Header, key: &[u8], value: &[u8]) {
+        self.feeds.note(header, key, value);
         self.bare.note(header, key);
     }
 
@@ -181,6 +181,7 @@ impl ContainerState {
         self.dropped.store(true, Ordering::Release);
         self.passes.keep(|| self.pin());
         self.settings.change_version();
+        self.feeds.wake();
     }
 
     /// The worth of one run less to scans, in bytes rewritten.

@@ -409,7 +409,7 @@ impl Engine {
             added.push(Arc::new(run.ending(end, settings.default)));
         }
         // Before it is visible, as any write is noted.
-        state.feeds().note_many();
+        state.feeds().note_many(built.seq);
         let installation = Installation {
             state,
             // The view by which the rest was judged; a load leaves nothing out.

@@ -479,8 +479,11 @@ impl Engine {
     ) -> Result<()> {
         let active = commit.active(state);
         insert(&active.memtable, record, hash)?;
-        if let Relogged::Record { header, key, .. } = record {
-            state.note_write(header, key);
+        match record {
+            Relogged::Record {
+                header, key, value, ..
+            } => state.note_write(header, key, value),
+            Relogged::Range { seq, from, to, .. } => state.feeds().note_range(*seq, from, to),
         }
         active.logged_in(segment);
         let grown = active.count_growth();

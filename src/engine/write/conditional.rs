@@ -26,8 +26,10 @@ use crate::data::range_tombstones::Fragments;
 use crate::data::write::{Expect, OnMiss, Outcome};
 use crate::engine::Engine;
 use crate::engine::jobs::relog::make_room;
+use crate::engine::options::OnExisting;
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::write::commit::Begun;
+use crate::engine::write::differing::{Named, other_name};
 use crate::engine::write::observed::{Judged, Observed, OwnChange, What, WriteMoment};
 use crate::engine::write::prepared::weight_of;
 use crate::engine::write::writes::{Condition, Demand, Writes, check_size, weight};
@@ -122,6 +124,8 @@ struct Plan<'a> {
     names: HashMap<&'a str, Option<ContainerId>>,
     /// The containers that the batch has dropped.
     dropped: HashSet<ContainerId>,
+    /// A name has changed its container since the walk began.
+    is_outdated: bool,
     /// The payload for the log, if it is not that of the batch.
     payload: Option<Vec<u8>>,
     /// How many writes it will hold.
@@ -154,6 +158,7 @@ impl<'a> Plan<'a> {
             ranges: HashMap::new(),
             names: HashMap::new(),
             dropped: HashSet::new(),
+            is_outdated: false,
             payload: changes.then(Vec::new),
             len: 0,
             outcomes: vec![],
@@ -183,17 +188,18 @@ impl<'a> Plan<'a> {
             let op = op.expect("a batch was encoded by this program");
             let named = match op {
                 Op::Create { .. } | Op::Drop { .. } => self.find_named(op, at)?,
-                op => Some(op),
+                op => Named::Write(op),
             };
             let outcome = match (walked, named) {
-                (Walked::Done(_), Some(Op::Create { container, new })) => {
+                (Walked::Done(_), Named::Write(Op::Create { container, new })) => {
                     self.add_new(container, new, at)?;
                     Outcome::Done
                 }
-                (Walked::Done(kept), Some(op)) => {
+                (Walked::Done(kept), Named::Write(op)) => {
                     self.add_completed(op, kept)?;
                     Outcome::Done
                 }
+                (_, Named::Changed) => Outcome::Done,
                 _ => Outcome::Skipped,
             };
             if writes.may_skip() {
@@ -203,15 +209,15 @@ impl<'a> Plan<'a> {
         Ok(Ok(()))
     }
 
-    /// The operation with the container that its name goes to; none: it is left out.
-    fn find_named(&mut self, op: Op<'a>, at: usize) -> Result<Option<Op<'a>>> {
+    /// The operation with the container that its name goes to.
+    fn find_named(&mut self, op: Op<'a>, at: usize) -> Result<Named<'a>> {
         let name = match op {
             Op::Create { new, .. } => {
                 let new = NewContainer::decode(new);
                 new.expect("a batch was encoded by this program").name
             }
             Op::Drop { name, .. } => name,
-            op => return Ok(Some(op)),
+            op => return Ok(Named::Write(op)),
         };
         let there = match self.names.get(name) {
             Some(there) => *there,
@@ -231,22 +237,58 @@ impl<'a> Plan<'a> {
                 self.dropped.insert(container);
                 (Op::Drop { container, name }, None)
             }
-            _ if self.writes.is_skipped_on_miss(at) => return Ok(None),
-            _ => {
-                return Err(Error::Conflict {
-                    container: name.to_owned(),
-                    key: vec![],
-                });
+            (Op::Create { .. }, Some(container)) => {
+                return self.find_existing(name, container, at);
             }
+            _ if self.writes.is_skipped_on_miss(at) => return Ok(Named::Skipped),
+            _ => return Err(other_name(name)),
         };
         self.names.insert(name, is_now);
-        Ok(Some(op))
+        Ok(Named::Write(op))
+    }
+
+    /// For a container to be made whose name is that of this one.
+    fn find_existing(
+        &mut self,
+        name: &str,
+        container: ContainerId,
+        at: usize,
+    ) -> Result<Named<'a>> {
+        let options = self.writes.options_of(at);
+        let may_change = options.on_existing() == OnExisting::Change;
+        let is_skipped = self.writes.is_skipped_on_miss(at) && !may_change;
+        if is_skipped || options.on_existing() == OnExisting::Keep {
+            return Ok(Named::Skipped);
+        }
+        let mut names = self.observed.names.iter();
+        if !names.any(|(_, there)| *there == Some(container)) {
+            // The batch itself has made it.
+            return Err(other_name(name));
+        }
+        let mut there = self.writes.states().iter();
+        let is_known = !may_change || there.any(|state| state.id() == container);
+        let state = self.engine.containers.get(name);
+        let Some(state) = state.filter(|state| is_known && state.id() == container) else {
+            self.is_outdated = true;
+            return Ok(Named::Skipped);
+        };
+        let is_changed = may_change && self.observed.changes_state;
+        let differing = self.engine.differing(&state, options, is_changed)?;
+        if may_change && !differing.is_fixed {
+            let mut ops = differing.ops.into_iter();
+            ops.try_for_each(|op| self.add(op, None, None))?;
+            return Ok(Named::Changed);
+        }
+        Err(match differing.is_empty() {
+            true => other_name(name),
+            false => differing.refused(),
+        })
     }
 
     /// Adds the making of a container to what the log will hold.
     fn add_new(&mut self, container: ContainerId, new: &[u8], at: usize) -> Result<()> {
         let mut new = NewContainer::decode(new).expect("a batch was encoded by this program");
-        if self.writes.is_usually_compressed(at) {
+        if self.writes.options_of(at).asked_compression().is_none() {
             new.compression = self.engine.options.compression;
         }
         let compression = new.compression;
@@ -523,7 +565,11 @@ impl Engine {
     ) -> Result<(Begun, Vec<Outcome>), P::Failure> {
         P::require(|| !writes.change_state())?;
         loop {
-            if let Some(done) = self.try_conditional::<P>(writes)? {
+            let done = match writes.with_existing(&self.containers) {
+                None => self.try_conditional::<P>(writes)?,
+                Some(named) => self.try_by_name::<P>(&named, writes.states().len())?,
+            };
+            if let Some(done) = done {
                 return Ok(done);
             }
             P::would_wait()?;
@@ -531,12 +577,15 @@ impl Engine {
     }
 
     /// None: something it relies on has changed meanwhile.
-    fn try_conditional<P: Patience>(
+    pub(in crate::engine) fn try_conditional<P: Patience>(
         &self,
         writes: &Writes,
     ) -> Result<Option<(Begun, Vec<Outcome>)>, P::Failure> {
         let mut plan = Plan::new::<P>(self, writes)?;
         let walked = plan.walk::<P>()?;
+        if plan.is_outdated {
+            return Ok(None);
+        }
         if plan.observed.ends_unseen(self.commit_log.published()) {
             P::would_wait()?;
             self.make_visible(plan.observed.checked())?;

@@ -32,16 +32,7 @@ impl Engine {
 
     /// Sets how long what has ended is kept, in milliseconds. What is known no more by now stays so.
     pub fn set_keep_expired(&self, state: &Arc<ContainerState>, millis: u64) -> Result<()> {
-        let given = self.given_time.as_ref();
-        let ends_dropped = given.map(|given| self.given_ends_dropped(given, state));
-        self.change_state(
-            state,
-            Op::KeepExpired {
-                container: state.id(),
-                millis,
-                ends_dropped: ends_dropped.unwrap_or_default(),
-            },
-        )
+        self.change_state(state, self.keep_expired(state, millis))
     }
 
     /// Changes what a container is: durable when it returns.
@@ -75,7 +66,11 @@ impl Engine {
                 return Err(Error::Closed);
             }
             if let Some(state) = self.containers.get(name) {
-                return Ok(state);
+                match self.bring_to(&state, options) {
+                    // It was dropped meanwhile.
+                    Err(error) if error.is_closed() => continue,
+                    done => return done.map(|()| state),
+                }
             }
             self.make_or_drop(|writes| writes.create_container(name, options, OnMiss::Skip))?;
         }

@@ -241,9 +241,17 @@ impl<'a> StateChanges<'a> {
             change.to = Some((settings, seq));
         }
         let said = self.said(last, moment);
-        for NewSettings { place, state, .. } in self.settings {
+        for NewSettings {
+            place,
+            state,
+            changing,
+            ..
+        } in self.settings
+        {
             let own = observed.changes_of(place);
             own.for_each(|own| state.note_change(&own.change));
+            drop(changing);
+            state.feeds().wake();
         }
         for (state, op) in self.limits {
             match op {

@@ -14,13 +14,14 @@
 
 use std::sync::Arc;
 
-use crate::base::{ContainerId, Countdown, Error, Result};
+use crate::base::{ContainerId, Countdown, DefaultTtl, Error, Result};
 use crate::data::batch::Op;
 use crate::data::new_container::{NewContainer, is_name};
 use crate::data::write::{Expect, OnMiss};
 use crate::engine::Engine;
 use crate::engine::jobs::relog::make_room;
-use crate::engine::options::{ContainerOptions, Durability};
+use crate::engine::options::{ContainerOptions, Durability, OnExisting};
+use crate::engine::parts::containers::ContainerSet;
 use crate::engine::parts::state::ContainerState;
 use crate::expiry::DefaultMillis;
 use crate::values::{Compression, Quota};
@@ -74,8 +75,8 @@ pub struct Writes {
     change_state: bool,
     /// The numbers, ascending, of those that go by a container's name and are left out where it does not fit.
     skipped_on_miss: Vec<usize>,
-    /// The numbers, ascending, of those that make a container compressed as the database's usually are.
-    usually_compressed: Vec<usize>,
+    /// The numbers, ascending, of those that make a container, with the name and the options.
+    created: Vec<(usize, String, ContainerOptions)>,
     /// Whether one goes by a name.
     has_names: bool,
     /// Whether a write may be left out.
@@ -111,9 +112,9 @@ impl Writes {
         on_miss: OnMiss,
     ) -> Result<()> {
         let new = new_container(name, options, Compression::None)?.encode();
-        if options.compression.is_none() {
-            self.usually_compressed.push(self.len);
-        }
+        self.created
+            .push((self.len, name.to_owned(), options.clone()));
+        self.may_skip |= options.on_existing() == OnExisting::Keep;
         let container = ContainerId(0);
         self.add_named(
             Op::Create {
@@ -262,9 +263,30 @@ impl Writes {
         self.may_skip
     }
 
-    /// Whether the write of this number makes a container that is compressed as the database's usually are.
-    pub(in crate::engine) fn is_usually_compressed(&self, at: usize) -> bool {
-        self.usually_compressed.binary_search(&at).is_ok()
+    /// The options of the write of this number, which makes a container.
+    pub(in crate::engine) fn options_of(&self, at: usize) -> &ContainerOptions {
+        let place = self.created.binary_search_by_key(&at, |one| one.0);
+        &self.created[place.expect("it makes a container")].2
+    }
+
+    /// With the containers whose settings it will change where they exist; none: there are none.
+    pub(in crate::engine) fn with_existing(&self, containers: &ContainerSet) -> Option<Writes> {
+        if !self.has_names {
+            return None;
+        }
+        let changes =
+            |one: &&(usize, String, ContainerOptions)| one.2.on_existing() == OnExisting::Change;
+        let named = self.created.iter().filter(changes);
+        let states: Vec<_> = named
+            .filter_map(|(_, name, _)| containers.get(name))
+            .collect();
+        (!states.is_empty()).then(|| {
+            let mut writes = self.clone();
+            for state in &states {
+                writes.place_of(state);
+            }
+            writes
+        })
     }
 
     /// The batch's durability, if it has its own.
@@ -299,8 +321,9 @@ impl Writes {
         let behind = |at: &usize| before + at;
         self.skipped_on_miss
             .extend(other.skipped_on_miss.iter().map(behind));
-        self.usually_compressed
-            .extend(other.usually_compressed.iter().map(behind));
+        let created = other.created.iter().cloned();
+        self.created
+            .extend(created.map(|(at, name, options)| (before + at, name, options)));
         self.len += other.len;
         self.weight += other.weight;
         self.change_state |= other.change_state;
@@ -327,13 +350,15 @@ pub(in crate::engine) fn new_container<'a>(
     usual: Compression,
 ) -> Result<NewContainer<'a>> {
     check_name(name)?;
-    let quota = options.quota();
+    let quota = options.quota_over(None);
     quota.iter().try_for_each(Quota::check)?;
     Ok(NewContainer {
         name,
-        default: DefaultMillis::from_public(options.default_ttl)?,
-        compression: options.compression.unwrap_or(usual),
-        keep_expired: options.keep_expired,
+        default: DefaultMillis::from_public(
+            options.asked_default_ttl().unwrap_or(DefaultTtl::NoDefault),
+        )?,
+        compression: options.asked_compression().unwrap_or(usual),
+        keep_expired: options.asked_keep_expired().unwrap_or(0),
         quota,
     })
 }

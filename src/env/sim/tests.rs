@@ -468,5 +468,10 @@ fn a_program_sees_what_it_sees_on_the_disk() {
             assert_eq!(simulated, real, "seed {seed}, {step}");
         }
         assert_eq!(simulated.len(), real.len());
+        let memory = crate::env::MemoryDisk::new(Path::new("/db"));
+        let in_memory = what_a_program_sees(&memory, Path::new("/db"), seed);
+        for (step, (in_memory, real)) in in_memory.iter().zip(&real).enumerate() {
+            assert_eq!(in_memory, real, "in memory, seed {seed}, {step}");
+        }
     }
 }

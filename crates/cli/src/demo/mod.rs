@@ -49,7 +49,7 @@ pub fn run(settings: &Demo, json: bool) -> Outcome {
         .clock(time)
         .open(&folder.path)?;
     let default = DefaultTtl::After(scale.lifetimes.default);
-    let options = ContainerOptions::new().default_ttl(default);
+    let options = ContainerOptions::new().default_ttl(default).or_change();
     let stage = Stage {
         sessions: db.container_with("sessions", options)?,
         time,

@@ -36,7 +36,9 @@ pub fn run(settings: &Replay, json: bool) -> Outcome {
         .reclaim_within(pace.shortened(settings.reclaim_within))
         .open(&folder.path)?;
     // Without a default, only the trace's own ttls apply.
-    let options = ContainerOptions::new().default_ttl(DefaultTtl::NoDefault);
+    let options = ContainerOptions::new()
+        .default_ttl(DefaultTtl::NoDefault)
+        .or_change();
     let container = db.container_with(&settings.container, options)?;
     let mut replay = Run {
         db: &db,

@@ -376,7 +376,9 @@ impl World {
     }
 
     fn open_container(&mut self, db: &Database, name: &str, standard: Standard) -> Outcome {
-        let options = ContainerOptions::new().default_ttl(default_ttl(standard));
+        let options = ContainerOptions::new()
+            .default_ttl(default_ttl(standard))
+            .or_keep();
         let container = db.container_with(name, options).map_err(failed)?;
         if !self.model.has(name) {
             self.model.create_container(name, standard);
