@@ -362,11 +362,8 @@ fn lives_are_those_of_the_definition() {
                     now += by;
                 }
                 3 | 4 => {
-                    let ttl = random.pick(&[
-                        Ttl::Inherit,
-                        Ttl::Never,
-                        after(1 + random.below(60) as u64),
-                    ]);
+                    let own = after(1 + random.below(60) as u64);
+                    let ttl = random.pick(&[Ttl::Inherit, Ttl::Never, own]);
                     source.put_with_ttl("k", "", ttl).unwrap();
                     read.extend(source.item("k").unwrap());
                 }
