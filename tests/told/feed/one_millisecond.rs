@@ -1,5 +1,5 @@
-//! What comes together in the millisecond in which a reader begins, or goes on: what had ended by then is over, and what a
-//! later write of that millisecond ends is given.
+//! Ends in the millisecond in which a reader begins, or goes on: those that had come by then are over, and those by a later
+//! write of that millisecond are given.
 
 use super::*;
 
@@ -210,7 +210,7 @@ fn more_changes_than_are_known_in_one_millisecond_hide_no_later_end() {
     assert_eq!(all(&mut start), pairs(&[("m", 2)]));
 }
 
-/// What ends in the very first millisecond of which all is known.
+/// Of the very first millisecond that the settings tell apart, too, all ends are given.
 #[test]
 fn a_reader_from_the_start_is_given_the_first_millisecond_that_is_known() {
     let world = world(DAY);
@@ -225,7 +225,7 @@ fn a_reader_from_the_start_is_given_the_first_millisecond_that_is_known() {
     assert_eq!(all(&mut start), pairs(&[("k", 1)]));
 }
 
-/// After a reopen it is not known by which changes jobs had left out ends in this millisecond, and who begins with it does
+/// After a reopen it is not known by which changes jobs had left out ends in this millisecond, and a reader from now on does
 /// not ask.
 #[test]
 fn a_reader_from_now_on_is_not_refused_after_a_reopen_in_the_millisecond_of_a_job() {
