@@ -344,7 +344,7 @@ impl Ttl {
     /// ([`Item::written_at`]), by the same ttl, and so ends when that one does; where that one inherits the default, it
     /// inherits that of its own container. Whether the other one was written since, or is still there, does not matter.
     ///
-    /// What has passed counts: if an item that was written then, with that ttl, would have ended by now, be it under an
+    /// A life that has passed counts: if an item that was written then, with that ttl, would have ended by now, be it under an
     /// earlier default of the container, the written one has, too, and leaves nothing but the end of what it replaces. A
     /// command of before ([`Container::expire_all`](crate::Container::expire_all)) does not reach it, as no write after it.
     ///

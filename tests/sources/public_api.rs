@@ -394,7 +394,7 @@ fn expand(all: &mut [Source]) {
             && let Some(parameters) = parameters.collect::<Option<Vec<String>>>()
         {
             let (from, to) = (body.find('{').unwrap(), body.rfind('}').unwrap());
-            let body = body[from + 1..to].to_owned();
+            let body = body[from + 1..to].replace("$crate", "crate");
             rules.insert(name.to_string(), (parameters, body));
         }
     }

@@ -99,12 +99,10 @@ fn views(
     state: &ContainerState,
     fixed: Option<(&CertainView, Timestamp)>,
 ) -> ExpiryViews {
-    match fixed {
-        Some((view, settled)) => {
-            ExpiryViews::at(view.later.now, settled, || view.later.settings.clone())
-        }
-        None => engine.expiry_views(state),
-    }
+    let of_fixed = |(view, settled): (&CertainView, Timestamp)| {
+        ExpiryViews::at(view.later.now, settled, || view.later.settings.clone())
+    };
+    fixed.map_or_else(|| engine.expiry_views(state), of_fixed)
 }
 
 /// A walk from `to`, or from behind the bare range that it would begin in: `origin` becomes the key from which on the

@@ -13,6 +13,8 @@
 //! A write that was left out has done nothing. The version that a condition found, whether it held or not, is relied on
 //! like anything that was read: so the outcomes are those of one moment, the batch's.
 
+mod named;
+
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,15 +23,13 @@ use crate::base::record::Header;
 use crate::base::{ContainerId, Error, Patience, Result, Seq};
 use crate::data::batch::{KeyRange, Op, Ops, WriteTtl};
 use crate::data::item::Item;
-use crate::data::new_container::NewContainer;
 use crate::data::range_tombstones::Fragments;
 use crate::data::write::{Expect, OnMiss, Outcome};
 use crate::engine::Engine;
 use crate::engine::jobs::relog::make_room;
-use crate::engine::options::OnExisting;
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::write::commit::Begun;
-use crate::engine::write::differing::{Named, other_name};
+use crate::engine::write::differing::Named;
 use crate::engine::write::observed::{Judged, Observed, OwnChange, What, WriteMoment};
 use crate::engine::write::prepared::weight_of;
 use crate::engine::write::writes::{Condition, Demand, Writes, check_size, weight};
@@ -207,101 +207,6 @@ impl<'a> Plan<'a> {
             }
         }
         Ok(Ok(()))
-    }
-
-    /// The operation with the container that its name goes to.
-    fn find_named(&mut self, op: Op<'a>, at: usize) -> Result<Named<'a>> {
-        let name = match op {
-            Op::Create { new, .. } => {
-                let new = NewContainer::decode(new);
-                new.expect("a batch was encoded by this program").name
-            }
-            Op::Drop { name, .. } => name,
-            op => return Ok(Named::Write(op)),
-        };
-        let there = match self.names.get(name) {
-            Some(there) => *there,
-            None => {
-                let state = self.engine.containers.get(name);
-                let there = state.map(|state| state.id());
-                self.observed.names.push((name.to_owned(), there));
-                there
-            }
-        };
-        let (op, is_now) = match (op, there) {
-            (Op::Create { new, .. }, None) => {
-                let container = self.engine.catalog.new_container();
-                (Op::Create { container, new }, Some(container))
-            }
-            (Op::Drop { name, .. }, Some(container)) => {
-                self.dropped.insert(container);
-                (Op::Drop { container, name }, None)
-            }
-            (Op::Create { .. }, Some(container)) => {
-                return self.find_existing(name, container, at);
-            }
-            _ if self.writes.is_skipped_on_miss(at) => return Ok(Named::Skipped),
-            _ => return Err(other_name(name)),
-        };
-        self.names.insert(name, is_now);
-        Ok(Named::Write(op))
-    }
-
-    /// For a container to be made whose name is that of this one.
-    fn find_existing(
-        &mut self,
-        name: &str,
-        container: ContainerId,
-        at: usize,
-    ) -> Result<Named<'a>> {
-        let options = self.writes.options_of(at);
-        let may_change = options.on_existing() == OnExisting::Change;
-        let is_skipped = self.writes.is_skipped_on_miss(at) && !may_change;
-        if is_skipped || options.on_existing() == OnExisting::Keep {
-            return Ok(Named::Skipped);
-        }
-        let mut names = self.observed.names.iter();
-        if !names.any(|(_, there)| *there == Some(container)) {
-            // The batch itself has made it.
-            return Err(other_name(name));
-        }
-        let mut there = self.writes.states().iter();
-        let is_known = !may_change || there.any(|state| state.id() == container);
-        let state = self.engine.containers.get(name);
-        let Some(state) = state.filter(|state| is_known && state.id() == container) else {
-            self.is_outdated = true;
-            return Ok(Named::Skipped);
-        };
-        let is_changed = may_change && self.observed.changes_state;
-        let differing = self.engine.differing(&state, options, is_changed)?;
-        if may_change && !differing.is_fixed {
-            let mut ops = differing.ops.into_iter();
-            ops.try_for_each(|op| self.add(op, None, None))?;
-            return Ok(Named::Changed);
-        }
-        Err(match differing.is_empty() {
-            true => other_name(name),
-            false => differing.refused(),
-        })
-    }
-
-    /// Adds the making of a container to what the log will hold.
-    fn add_new(&mut self, container: ContainerId, new: &[u8], at: usize) -> Result<()> {
-        let mut new = NewContainer::decode(new).expect("a batch was encoded by this program");
-        if self.writes.options_of(at).asked_compression().is_none() {
-            new.compression = self.engine.options.compression;
-        }
-        let compression = new.compression;
-        compression.check(|| format!("compression {compression:?}"))?;
-        let new = new.encode();
-        let payload = self.payload.as_mut().expect("names are filled in");
-        Op::Create {
-            container,
-            new: &new,
-        }
-        .encode(payload);
-        (self.observed.changes_state, self.len) = (true, self.len + 1);
-        check_size(payload)
     }
 
     /// Fails for a container that the batch has dropped.

@@ -8,7 +8,7 @@
 //! each it checks that this moment has not come and that the settings are the same, else it decides again about the
 //! items behind that one. So each item is live by a reading of the clock, and by the settings, after the code for the
 //! one before it has returned. A record that is dead by the clock stays dead, unless the clock leads: then items are
-//! decided one by one. What is judged by one moment is decided once.
+//! decided one by one. Items that are judged by one moment are decided once.
 
 use std::ops::ControlFlow;
 
@@ -126,7 +126,7 @@ impl Scan {
             engine.note_bare(state, &found, self.pin.seq());
         }
         self.items += lent.len() as u64;
-        // What is judged by one moment holds for ever; a change of settings ends a call, and changes nothing.
+        // Decisions by one moment hold for ever; a change of settings ends a call, and changes nothing.
         let holds = match self.is_fixed {
             true => Holds {
                 until: Timestamp::MAX,
