@@ -75,7 +75,7 @@ fn nanos_of(unit: &str) -> Option<u128> {
 
 /// Takes the characters off the front that are such.
 fn front<'t>(text: &mut &'t str, is_such: impl Fn(char) -> bool) -> &'t str {
-    let end = text.find(|char| !is_such(char)).unwrap_or(text.len());
+    let end = text.find(|char: char| !is_such(char)).unwrap_or(text.len());
     let (front, rest) = text.split_at(end);
     *text = rest;
     front
