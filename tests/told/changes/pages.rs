@@ -36,8 +36,8 @@ impl Paged {
             last = version;
         }
         self.position = Some(page.position());
-        let mut changes = page.into_iter();
-        changes.for_each(|change| self.copy.apply(change, now));
+        page.into_iter()
+            .for_each(|change| self.copy.apply(change, now));
     }
 }
 
@@ -59,7 +59,7 @@ fn play(seed: u64, steps: usize) -> (usize, usize) {
                 (world.db.changes_by_version(open.position(), limit), limit)
             });
             let (limit, expected) = (*limit, contents(&world.db));
-            while let Some(page) = pages.next() {
+            for page in pages.by_ref() {
                 open.take_in(page.unwrap(), limit, world.db.now());
                 taken += 1;
                 if random.one_in(3) {
