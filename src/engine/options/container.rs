@@ -134,7 +134,7 @@ impl ContainerOptions {
     /// use ebbtide::{ContainerOptions, DefaultTtl, Error, Options};
     ///
     /// let db = Options::temporary()?;
-    /// let days = |n| ContainerOptions::new().default_ttl(DefaultTtl::After(Duration::from_secs(n * 86_400)));
+    /// let days = |n: u64| ContainerOptions::new().default_ttl(DefaultTtl::After(Duration::from_secs(n * 86_400)));
     /// let readings = db.container_with("readings", days(30))?;
     /// let refused = db.container_with("readings", days(7)).unwrap_err(); // in the next version of the program
     /// assert!(matches!(refused, Error::Differs { .. }));

@@ -36,8 +36,8 @@ impl Paged {
             last = version;
         }
         self.position = Some(page.position());
-        let changes = page.into_iter();
-        changes.for_each(|change| self.copy.apply(change, now));
+        page.into_iter()
+            .for_each(|change| self.copy.apply(change, now));
     }
 }
 
