@@ -101,6 +101,7 @@ impl Transaction {
     }
 
     /// Whether it has met a conflict, and cannot be committed.
+    #[inline]
     pub(in crate::api) fn is_in_conflict(&self) -> bool {
         self.state.lock().is_in_conflict()
     }

@@ -33,6 +33,7 @@ pub struct Within<'t, 'c> {
 }
 
 impl<'t, 'c> Within<'t, 'c> {
+    #[inline(always)]
     fn check(&self) -> Result<()> {
         match Arc::ptr_eq(self.engine, self.container.engine()) {
             true => Ok(()),
@@ -44,6 +45,7 @@ impl<'t, 'c> Within<'t, 'c> {
         }
     }
 
+    #[inline(always)]
     fn lock(&self) -> Result<MutexGuard<'t, TransactionState>> {
         self.check()?;
         Ok(self.transaction.lock())
@@ -54,6 +56,7 @@ impl<'t, 'c> Within<'t, 'c> {
         self.container.name()
     }
 
+    #[inline(always)]
     pub fn item(&self, key: &[u8]) -> Result<Option<Item>> {
         check_key(key)?;
         let mut state = self.lock()?;
@@ -167,6 +170,7 @@ impl Writes for Within<'_, '_> {
         state.check(self.engine, self.state())
     }
 
+    #[inline]
     fn write_one(&self, op: Op<'_>) -> Result<()> {
         let mut state = self.lock()?;
         state.write(self.engine, self.state(), op)

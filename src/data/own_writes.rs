@@ -131,34 +131,49 @@ impl OwnWrites {
         next.map(|(key, put)| (&key[..], put.as_ref()))
     }
 
-    /// The operations of the commit.
-    pub fn ops(&self, container: ContainerId) -> impl Iterator<Item = Op<'_>> {
+    /// Gives the operations of the commit, in order.
+    pub fn each_op<E>(
+        &self,
+        container: ContainerId,
+        mut give: impl FnMut(Op<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let expire_all = Op::Expire {
             container,
             what: Expire::All,
         };
-        let closed = self.closed.iter();
-        let closed = closed.flat_map(move |part| part.ops(container).chain([expire_all]));
-        closed.chain(self.open.ops(container))
+        for part in &self.closed {
+            part.each_op(container, &mut give)?;
+            give(expire_all)?;
+        }
+        self.open.each_op(container, &mut give)
     }
 }
 
 impl Part {
-    fn ops(&self, container: ContainerId) -> impl Iterator<Item = Op<'_>> {
-        let ranges = self.deleted.iter().map(move |range| Op::DeleteRange {
-            container,
-            from: &range.from,
-            to: range.to.as_deref().unwrap_or_default(),
-        });
-        let writes = self.writes.iter().map(move |(key, put)| match put {
-            Some(OwnPut { ttl, value }) => Op::Put {
+    #[inline]
+    fn each_op<E>(
+        &self,
+        container: ContainerId,
+        give: &mut impl FnMut(Op<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for range in &self.deleted {
+            give(Op::DeleteRange {
                 container,
-                ttl: *ttl,
-                key,
-                value,
-            },
-            None => Op::Delete { container, key },
-        });
-        ranges.chain(writes)
+                from: &range.from,
+                to: range.to.as_deref().unwrap_or_default(),
+            })?;
+        }
+        for (key, put) in &self.writes {
+            give(match put {
+                Some(OwnPut { ttl, value }) => Op::Put {
+                    container,
+                    ttl: *ttl,
+                    key,
+                    value,
+                },
+                None => Op::Delete { container, key },
+            })?;
+        }
+        Ok(())
     }
 }

@@ -82,6 +82,7 @@ impl ReadSet {
     }
 
     /// Whether it has met a conflict, and cannot be committed.
+    #[inline]
     pub fn is_in_conflict(&self) -> bool {
         self.conflict.is_some()
     }

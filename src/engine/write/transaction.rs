@@ -106,6 +106,7 @@ impl TransactionState {
     }
 
     /// The last write of a key.
+    #[inline]
     pub fn own_write(&self, state: &Arc<ContainerState>, key: &[u8]) -> OwnWrite {
         let own = self.own(state);
         own.map_or(OwnWrite::Unwritten, |own| own.get(key))
@@ -143,6 +144,7 @@ impl TransactionState {
     }
 
     /// Whether it has met a conflict, and cannot be committed.
+    #[inline]
     pub fn is_in_conflict(&self) -> bool {
         self.read_set.is_in_conflict()
     }
@@ -168,6 +170,7 @@ impl TransactionState {
     }
 
     /// Writes without reading.
+    #[inline]
     pub fn write(
         &mut self,
         engine: &Engine,
@@ -193,6 +196,7 @@ impl TransactionState {
     }
 
     /// Does to a key what was decided of what was found. Tells whether something was written.
+    #[inline]
     pub fn act(
         &mut self,
         engine: &Engine,
@@ -259,9 +263,7 @@ impl TransactionState {
             writes.set_durability(durability);
         }
         for (state, own) in &self.own {
-            for op in own.ops(state.id()) {
-                writes.push(engine, state, op)?;
-            }
+            own.each_op(state.id(), |op| writes.push(engine, state, op))?;
         }
         engine.commit_transaction(&mut self.read_set, &writes)
     }
