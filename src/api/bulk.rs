@@ -82,12 +82,12 @@ impl Container {
             };
             let (key, value) = (key.as_ref(), value.as_ref());
             check_item(key, value)?;
-            let ttl = write_ttl(ttl)?;
-            if let WriteTtl::Keep | WriteTtl::Like(_) = ttl {
+            let given = write_ttl(ttl)?;
+            if let WriteTtl::Keep | WriteTtl::Like(_) = given {
                 let allowed = "one that is to count from now on";
-                return Err(Error::invalid("ttl", "of an item", allowed));
+                return Err(Error::invalid("ttl", ttl.to_string(), allowed));
             }
-            place.set(key, value, ttl);
+            place.set(key, value, given);
             Ok(true)
         };
         self.engine().bulk_load(self.state(), &mut next)

@@ -191,7 +191,7 @@ impl SettledClock {
         self.read_again()
     }
 
-    /// What it reads, within what time comes to.
+    /// The wall's reading, at most [`Timestamp::LAST`].
     fn wall(&self) -> u64 {
         self.clock.wall().min(Timestamp::LAST.0)
     }

@@ -417,6 +417,9 @@ fn expand(all: &mut [Source]) {
     }
 }
 
+/// The ends of lines that give private types what public ones have.
+const PRIVATE: [&str; 3] = [" for Unready", " for WriteTtl", " for NoWall"];
+
 /// Packages whose types are shown as they are.
 const FOREIGN: [&str; 1] = ["bytes"];
 
@@ -479,11 +482,9 @@ fn surface() -> (Vec<String>, String) {
             let (head, mut lines) = list_definition(&full, home.defines(name).unwrap());
             let head = head + &marks(&line.attrs);
             list_impls(name, home, &all, &mut lines);
-            // A conversion into what is not public is not public either.
-            let lines = lines
-                .into_iter()
-                .filter(|line| !line.ends_with(" for Unready"));
-            let lines = Vec::from_iter(lines);
+            // What a private type is given is not public either.
+            let is_private = |line: &String| PRIVATE.iter().any(|of| line.ends_with(of));
+            let lines = Vec::from_iter(lines.into_iter().filter(|line| !is_private(line)));
             blocks.push((full, [vec![head], lines].concat().join("\n")));
         }
     }
@@ -520,7 +521,8 @@ const KNOWN: &str = "Any Arc AsRef Borrow Bound C ControlFlow Debug Deref Double
     FusedIterator Hash Into IntoIter IntoIterator Item Iterator K N Option Output Path PathBuf Range RangeFrom RangeFull \
     RangeInclusive RangeTo RangeToInclusive Self Send Sized String Sync SystemTime T Target Vec Clone Copy Default Display \
     Drop Eq From Ord PartialEq Stream PartialOrd B I \
-    Serialize Deserialize DeserializeOwned RangeBounds Borrowed Data";
+    Serialize Deserialize DeserializeOwned RangeBounds Borrowed Data Cow Extend FromIterator FromStr Err IpAddr Ipv4Addr \
+    Ipv6Addr Uuid";
 
 /// A program can name the type of everything that it gets.
 #[test]
@@ -534,9 +536,13 @@ fn no_signature_has_a_type_that_is_not_public() {
                 .any(|name| name.rsplit("::").next() == Some(word))
     };
     for line in found.lines().filter(|line| !line.starts_with('#')) {
-        // Of a variant its own name is no type; what it holds is.
-        let types = match line.trim().strip_prefix("variant ") {
-            Some(variant) => variant.split_once(['(', '{']).map_or("", |(_, held)| held),
+        // The name of a variant or of a function is no type; what it holds or takes is.
+        let named = line.trim().strip_prefix("variant ");
+        let named = named.or_else(|| Some(line.split_once(" fn ")?.1));
+        let types = match named {
+            Some(named) => named
+                .split_once(['(', '{', '<'])
+                .map_or("", |(_, held)| held),
             None => line,
         };
         let words = types.split(|c: char| !c.is_alphanumeric() && c != '_');
