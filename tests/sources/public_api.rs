@@ -482,7 +482,7 @@ fn surface() -> (Vec<String>, String) {
             let (head, mut lines) = list_definition(&full, home.defines(name).unwrap());
             let head = head + &marks(&line.attrs);
             list_impls(name, home, &all, &mut lines);
-            // What a private type is given is not public either.
+            // The traits of a private type are not public either.
             let is_private = |line: &String| PRIVATE.iter().any(|of| line.ends_with(of));
             let lines = Vec::from_iter(lines.into_iter().filter(|line| !is_private(line)));
             blocks.push((full, [vec![head], lines].concat().join("\n")));
