@@ -129,6 +129,21 @@ impl World {
         }
     }
 
+    /// Each reads two keys, of which one has an item, and writes both.
+    fn transact(&self, keys: &[Key]) {
+        for key in keys {
+            let done = self.db.transaction(|tx| {
+                let next = mixed(u64::from_be_bytes(key[..8].try_into().expect("8 bytes")));
+                let is_new = tx.create(&self.items, next.to_be_bytes(), VALUE, LIFE)?;
+                let before = tx.get(&self.items, key)?;
+                tx.put_with_ttl(&self.items, key, VALUE, LIFE)?;
+                Ok((is_new, before))
+            });
+            let (is_new, before) = done.expect("committed");
+            assert!(is_new && before.is_some());
+        }
+    }
+
     fn get(&self, keys: &[Key], there: bool) {
         for key in keys {
             assert_eq!(self.items.get(key).expect("read").is_some(), there);
@@ -205,7 +220,7 @@ enum Holds {
 /// A name, what the operation needs, and how many times it was done within [`counted_part`].
 type Operation = (&'static str, Holds, fn(&str) -> Result<u64>);
 
-const OPERATIONS: [Operation; 20] = [
+const OPERATIONS: [Operation; 21] = [
     ("put", Holds::Nothing, |folder| {
         let (world, more) = (World::with_few(folder)?, keys(FEW..2 * FEW));
         counted_part(&mut || world.put(&more));
@@ -220,6 +235,11 @@ const OPERATIONS: [Operation; 20] = [
         let (world, more) = (World::with_few(folder)?, keys(FEW..2 * FEW));
         counted_part(&mut || world.put_batches(&more));
         Ok(FEW / SOME)
+    }),
+    ("transaction", Holds::Nothing, |folder| {
+        let (world, keys) = (World::with_few(folder)?, keys(0..FEW));
+        counted_part(&mut || world.transact(&keys));
+        Ok(FEW)
     }),
     ("get-memory", Holds::Nothing, |folder| {
         let (world, keys) = (World::with_few(folder)?, any_of(FEW, FEW));
