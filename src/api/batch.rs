@@ -92,6 +92,7 @@ impl Batch {
     }
 
     /// Asks for a ttl that the walk fills in, and puts a placeholder in its place.
+    #[inline(always)]
     fn ask_for_ttl(
         &mut self,
         container: &Container,

@@ -184,13 +184,12 @@ pub trait Writes {
         self.conditionally(key, 0, decide)
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<(), Self::Failure> {
         check_item(key, value)?;
         let ttl = write_ttl(ttl)?;
         if let WriteTtl::Keep | WriteTtl::Like(_) = ttl {
-            let put = |_: Option<&Item>| UpdateAction::Put(NewValue::Lent(value), ttl);
-            return self.conditionally(key, value.len(), put).map(drop);
+            return self.put_over(key, value, ttl);
         }
         self.write_one(Op::Put {
             container: self.state().id(),
@@ -198,6 +197,13 @@ pub trait Writes {
             key,
             value,
         })
+    }
+
+    /// A put whose lifetime depends on what is there, or on what has passed.
+    #[cold]
+    fn put_over(&self, key: &[u8], value: &[u8], ttl: WriteTtl) -> Either<(), Self::Failure> {
+        let put = |_: Option<&Item>| UpdateAction::Put(NewValue::Lent(value), ttl);
+        self.conditionally(key, value.len(), put).map(drop)
     }
 
     fn create(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<bool, Self::Failure> {
@@ -348,7 +354,7 @@ impl<W: WriteMode> Writes for Writing<'_, W> {
         self.engine.check_open(self.state)
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_one(&self, op: Op<'_>) -> Either<(), Self::Failure> {
         let begun = self.engine.write_one::<W::Patience>(self.state, op)?;
         self.way.note(begun);
