@@ -33,7 +33,7 @@ impl Bell {
     }
 
     /// Has a task woken by the next ring; true: it has rung since the last wait.
-    #[cfg(feature = "tokio")]
+    #[cfg(any(test, feature = "tokio"))]
     pub fn wake_task(&self, task: &Waker) -> bool {
         *self.task.lock() = Some(task.clone());
         self.signal.take()
