@@ -8,53 +8,15 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use ebbtide::internals::{Sim, Survivors};
+use ebbtide::internals::Survivors;
 use ebbtide::{
-    Batch, Container, Database, DefaultTtl, Error, ExpiryCursor, Item, ManualClock, Options,
-    Result, Transaction, Ttl, Update,
+    Batch, Container, DefaultTtl, Error, ExpiryCursor, Item, Result, Transaction, Ttl, Update,
 };
 use testkit::patience::elsewhere;
 
-const NOW: u64 = 1_767_225_600_000;
-
-struct Fixture {
-    sim: Sim,
-    clock: ManualClock,
-    db: Database,
-    a: Container,
-    b: Container,
-}
-
-fn options(sim: &Sim, clock: &ManualClock) -> Options {
-    let options = Options::new()
-        .clock(clock.clone())
-        .fs(Arc::new(sim.clone()));
-    options.sync_interval(Duration::from_secs(86_400)).stepped()
-}
-
-fn fixture() -> Fixture {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-    let db = options(&sim, &clock).open("/db").unwrap();
-    let (a, b) = (db.container("a").unwrap(), db.container("b").unwrap());
-    Fixture {
-        sim,
-        clock,
-        db,
-        a,
-        b,
-    }
-}
-
-fn after(millis: u64) -> Ttl {
-    Ttl::After(Duration::from_millis(millis))
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
+use crate::transactions::{Fixture, NOW, after, fixture, options, text};
 
 fn keys(c: &Container) -> Vec<String> {
     c.keys(..).map(|key| text(&key.unwrap())).collect()

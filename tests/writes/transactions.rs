@@ -19,24 +19,24 @@ use ebbtide::{
     Transaction, Ttl, Update,
 };
 
-const NOW: u64 = 1_767_225_600_000;
+pub(crate) const NOW: u64 = 1_767_225_600_000;
 
-struct Fixture {
-    sim: Sim,
-    clock: ManualClock,
-    db: Database,
-    a: Container,
-    b: Container,
+pub(crate) struct Fixture {
+    pub(crate) sim: Sim,
+    pub(crate) clock: ManualClock,
+    pub(crate) db: Database,
+    pub(crate) a: Container,
+    pub(crate) b: Container,
 }
 
-fn options(sim: &Sim, clock: &ManualClock) -> Options {
+pub(crate) fn options(sim: &Sim, clock: &ManualClock) -> Options {
     let options = Options::new()
         .clock(clock.clone())
         .fs(Arc::new(sim.clone()));
     options.sync_interval(Duration::from_secs(86_400)).stepped()
 }
 
-fn fixture() -> Fixture {
+pub(crate) fn fixture() -> Fixture {
     let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
     let db = options(&sim, &clock).open("/db").unwrap();
     let (a, b) = (db.container("a").unwrap(), db.container("b").unwrap());
@@ -76,11 +76,11 @@ enum DataIn {
 
 const PLACES: [DataIn; 3] = [DataIn::Memory, DataIn::Tables, DataIn::Compacted];
 
-const fn after(millis: u64) -> Ttl {
+pub(crate) const fn after(millis: u64) -> Ttl {
     Ttl::After(Duration::from_millis(millis))
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 

@@ -70,6 +70,8 @@ impl Engine {
         since: Option<Seq>,
     ) -> Result<Watcher> {
         let feed = self.feed(state, FeedPosition::Now)?;
+        // No write comes between the last one that is lost and the queue.
+        let commit = self.commit_log.lock();
         let last = self.commit_log.latest();
         let lost = since.filter(|since| *since < last);
         let lost = lost.map(|since| LostWrites {
@@ -77,6 +79,7 @@ impl Engine {
             last,
         });
         let queue = state.feeds().watch(range.clone(), feed.bell(), lost);
+        drop(commit);
         Ok(Watcher {
             queue,
             feed,
