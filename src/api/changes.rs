@@ -8,7 +8,7 @@ use crate::api::database::Database;
 use crate::base::Result;
 use crate::data::change::Change;
 use crate::data::version::Version;
-use crate::engine::{ChangeReader, PageReader, Place};
+use crate::engine::{ChangeReader, PageReader, Position};
 
 impl Database {
     /// The changes since a version, for caches, search indexes and copies: the newest state of every key that was
@@ -141,7 +141,7 @@ impl Database {
 /// by any format of serde.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
-pub struct ChangePosition(Place);
+pub struct ChangePosition(Position);
 
 impl ChangePosition {
     /// All up to this version was told; perhaps more, of the next one.
@@ -154,7 +154,7 @@ impl ChangePosition {
 impl From<Version> for ChangePosition {
     /// Behind all changes of the version.
     fn from(version: Version) -> ChangePosition {
-        ChangePosition(Place::behind(version.seq()))
+        ChangePosition(Position::behind(version.seq()))
     }
 }
 
@@ -169,7 +169,7 @@ impl ChangePages {
     /// The position behind the last page.
     #[must_use]
     pub fn position(&self) -> ChangePosition {
-        ChangePosition(self.reader.place().clone())
+        ChangePosition(self.reader.position().clone())
     }
 }
 
@@ -193,7 +193,7 @@ impl Iterator for ChangePages {
         self.has_failed = next.is_err();
         Some(next.map(|page| ChangePage {
             changes: page.changes,
-            position: ChangePosition(page.place),
+            position: ChangePosition(page.position),
         }))
     }
 }

@@ -113,7 +113,7 @@ use parts::sync_waiters::SyncWaiters;
 use parts::throttle::Throttle;
 
 pub use handle::Handle;
-pub use inspect::changes::{ChangeReader, PageReader, Place};
+pub use inspect::changes::{ChangeReader, PageReader, Position};
 pub use inspect::feed::{Ended, Feed, FeedPosition, Rest};
 pub use inspect::watch::{Seen, Watcher};
 pub use jobs::scrub::VerifyReport;

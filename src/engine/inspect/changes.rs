@@ -55,7 +55,8 @@ use crate::engine::read::point::Source;
 use crate::expiry::ExpiryView;
 use crate::table::RunCursor;
 
-pub use pages::{PageReader, Place};
+use pages::Place;
+pub use pages::{PageReader, Position};
 
 /// A step ends with so many changes of keys ...
 const MOST: usize = 128;
@@ -126,7 +127,8 @@ impl ChangeReader {
             Some(pass) => pass,
             None => {
                 let only = self.only.as_deref();
-                match begin(&self.engine, self.since, self.hold.is_some(), only)? {
+                let known = self.hold.is_none().then_some(self.since);
+                match begin(&self.engine, (self.since, known), only)? {
                     Some(mut pass) => {
                         pass.ready
                             .extend(pass.dropped.take().map(|(_, change)| change));
@@ -156,21 +158,29 @@ impl ChangeReader {
     }
 }
 
+/// A reader that comes back misses nothing if jobs have left out no write above this one since it began to be told of them;
+/// none: a snapshot at its version is held.
+type KnownUpTo = Option<Seq>;
+
 /// Begins a pass; none if nothing was written since, and a snapshot there is held already.
-fn begin(engine: &Engine, since: Seq, is_held: bool, only: Option<&str>) -> Result<Option<Pass>> {
+fn begin(
+    engine: &Engine,
+    (since, known): (Seq, KnownUpTo),
+    only: Option<&str>,
+) -> Result<Option<Pass>> {
     loop {
         let last = engine.snapshot().seq();
         if since > last {
             return Err(gone(since, last));
         }
-        if since == last && is_held {
+        if since == last && known.is_none() {
             return Ok(None);
         }
         // In this order: the passes are open, then comes the snapshot, then the clock, then the settings.
         let opened = |state: Arc<ContainerState>| (state.passes().open(), state);
         let states: Vec<_> = engine.all_containers().into_iter().map(opened).collect();
         let pin = Arc::new(engine.snapshot());
-        if let Some(pass) = begin_at(engine, (since, is_held), only, pin, states)? {
+        if let Some(pass) = begin_at(engine, (since, known), only, pin, states)? {
             return Ok(Some(pass));
         }
     }
@@ -186,7 +196,7 @@ fn gone(since: Seq, from: Seq) -> Error {
 /// Begins a pass at a snapshot; none: settings have changed since.
 fn begin_at(
     engine: &Engine,
-    (since, is_held): (Seq, bool),
+    (since, known): (Seq, KnownUpTo),
     only: Option<&str>,
     pin: Arc<SnapshotPin>,
     states: Vec<(Arc<PassReads<ReadState>>, Arc<ContainerState>)>,
@@ -210,12 +220,13 @@ fn begin_at(
             return Ok(None);
         }
         let is_new = state.created() > since;
-        if !is_held && !is_new && state.changes_low_water() > since {
+        let is_gone = known.is_some_and(|known| state.changes_low_water() > known);
+        if is_gone && !is_new {
             return Err(gone(since, state.changes_low_water().min(last)));
         }
         if is_new || state.may_be_newer_than(since) || has_news(&read_state, since) {
             // A reader that comes back is sure only of this read state, and a follower reads in that of its snapshot.
-            let is_pinned = !is_held && !is_new || engine.is_following();
+            let is_pinned = known.is_some() && !is_new || engine.is_following();
             if is_pinned {
                 reads.begin(Some(read_state));
             }

@@ -207,3 +207,61 @@ fn a_position_whose_changes_are_gone_is_told() {
     }
     assert_eq!(pages.position(), since);
 }
+
+/// All that a new reader for every page tells, from the start on; `step` is done between the pages.
+fn first_copy(world: &World, limit: usize, mut step: impl FnMut(usize)) -> Result<Copy, Error> {
+    let mut paged = Paged::default();
+    for at in 0.. {
+        let mut pages = world.db.changes_by_version(paged.position(), limit);
+        let Some(page) = pages.next().transpose()? else {
+            break;
+        };
+        paged.take_in(page, limit, world.db.now());
+        drop(pages);
+        step(at);
+    }
+    Ok(paged.copy)
+}
+
+/// What jobs had left out before its first page, no first copy has; what they leave out later, it may have.
+#[test]
+fn a_first_copy_may_be_made_by_a_reader_for_each_page() {
+    let world = World::new(1);
+    let c = world.c("a");
+    let purge = |key: &str| {
+        c.delete(key).unwrap();
+        world.db.flush().unwrap();
+        world.db.compact().unwrap();
+    };
+    for key in ["a", "b", "c", "d", "e"] {
+        c.put(key, key).unwrap();
+    }
+    c.put("gone", "").unwrap();
+    purge("gone");
+    c.put("f", "f").unwrap();
+    for limit in 1..9 {
+        let copy = first_copy(&world, limit, |at| {
+            if at < 3 {
+                c.put("f", format!("{at}")).unwrap();
+                world.db.flush().unwrap();
+            }
+        });
+        copy.unwrap().compare(&world.db, &format!("{limit} a page"));
+    }
+    let late = first_copy(&world, 3, |at| {
+        if at == 1 {
+            purge("a");
+        }
+    });
+    assert!(late.err().unwrap().is_changes_gone(), "it may have a");
+    // The page between the delete and the purge has not told of it yet.
+    let late = first_copy(&world, 1, |at| match at {
+        4 => c.delete("b").unwrap(),
+        5 => {
+            world.db.flush().unwrap();
+            world.db.compact().unwrap();
+        }
+        _ => {}
+    });
+    assert!(late.err().unwrap().is_changes_gone(), "it may have b");
+}

@@ -15,6 +15,11 @@
 //! was told. At the version before that all was told; so a reader that comes back begins a pass there, and passes over
 //! what is not behind its position.
 //!
+//! The first copy of a database may be made by many readers, each with the position of the one before. It needs nothing that
+//! jobs had left out by the snapshot S of its first page: a key whose newest version was left out by then has no older one
+//! in the copy, for each pass tells of a key its newest version as of S or later. So the position has S until the pass is
+//! over, and the reader is told to begin anew only if jobs have left out something above S.
+//!
 //! The reader keeps its records as one that goes on does: between the pages of a pass by the pass itself, where it came with
 //! a position alone by the read states that it has pinned, and after the pass by a snapshot.
 
@@ -38,7 +43,7 @@ const KEYS: u8 = 4;
 #[derive(
     Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
-pub struct Place {
+pub(super) struct Place {
     version: Seq,
     container: String,
     rank: u8,
@@ -47,7 +52,7 @@ pub struct Place {
 
 impl Place {
     /// Behind all changes of a version.
-    pub fn behind(version: Seq) -> Place {
+    fn behind(version: Seq) -> Place {
         Place::of_all(Seq(version.0.saturating_add(1)), BEFORE)
     }
 
@@ -60,8 +65,7 @@ impl Place {
         }
     }
 
-    /// All changes up to this version are at or before it.
-    pub fn all_up_to(&self) -> Seq {
+    fn all_up_to(&self) -> Seq {
         Seq(self.version.0.saturating_sub(1))
     }
 
@@ -71,17 +75,40 @@ impl Place {
     }
 }
 
+/// Where a reader goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Position {
+    after: Place,
+    /// The snapshot of the first page of a first copy, until that is whole.
+    first_copy: Option<Seq>,
+}
+
+impl Position {
+    /// Behind all changes of a version.
+    pub fn behind(version: Seq) -> Position {
+        Position {
+            after: Place::behind(version),
+            first_copy: None,
+        }
+    }
+
+    /// All changes up to this version are at or before it.
+    pub fn all_up_to(&self) -> Seq {
+        self.after.all_up_to()
+    }
+}
+
 /// Some changes, and the place of the last.
 pub struct Page {
     /// The changes.
     pub changes: Vec<Change>,
     /// Where the next page goes on.
-    pub place: Place,
+    pub position: Position,
 }
 
 /// See the file's head.
 pub struct PageReader {
-    after: Place,
+    position: Position,
     /// As [`super::ChangeReader`] has it.
     hold: Option<Arc<SnapshotPin>>,
     pass: Option<Pass>,
@@ -92,10 +119,10 @@ pub struct PageReader {
 }
 
 impl PageReader {
-    /// A reader of the changes behind a place, with up to so many in a page, and at least one.
-    pub fn new(engine: &Handle, after: Place, limit: usize) -> PageReader {
+    /// A reader of the changes behind a position, with up to so many in a page, and at least one.
+    pub fn new(engine: &Handle, position: Position, limit: usize) -> PageReader {
         PageReader {
-            after,
+            position,
             hold: None,
             pass: None,
             limit: limit.max(1),
@@ -104,9 +131,9 @@ impl PageReader {
         }
     }
 
-    /// The place up to which all was told.
-    pub fn place(&self) -> &Place {
-        &self.after
+    /// The position up to which all was told.
+    pub fn position(&self) -> &Position {
+        &self.position
     }
 
     /// The next page, of at least one change; none at the end of a pass.
@@ -115,27 +142,35 @@ impl PageReader {
         if std::mem::take(&mut self.is_at_end) {
             return Ok(None);
         }
-        let since = self.after.all_up_to();
+        let Position { after, first_copy } = &mut self.position;
+        let since = after.all_up_to();
         let pass = match &mut self.pass {
             Some(pass) => pass,
-            None => match begin(&self.engine, since, self.hold.is_some(), None)? {
-                Some(pass) => self.pass.insert(pass),
-                None => return Ok(None),
-            },
+            None => {
+                let known = first_copy.map_or(since, |first| first.max(since));
+                let known = self.hold.is_none().then_some(known);
+                match begin(&self.engine, (since, known), None)? {
+                    Some(pass) => self.pass.insert(pass),
+                    None => return Ok(None),
+                }
+            }
         };
-        let mut first = pass.first(&self.engine, &self.after, self.limit)?;
+        if since == Seq(0) || first_copy.is_some() {
+            first_copy.get_or_insert(pass.pin.seq());
+        }
+        let mut first = pass.first(&self.engine, after, self.limit)?;
         // One more was kept: it tells whether a version is told in part.
         let next = (first.len() > self.limit)
             .then(|| first.pop_last())
             .flatten();
         match (next, first.last_key_value()) {
             (Some((next, _)), Some((last, _))) if next.version > last.version => {
-                self.after = Place::behind(last.version);
+                *after = Place::behind(last.version);
             }
-            (Some(_), Some((last, _))) => self.after = last.clone(),
+            (Some(_), Some((last, _))) => *after = last.clone(),
             _ => {
                 let pin = pass.pin.clone();
-                self.after = Place::behind(pin.seq());
+                self.position = Position::behind(pin.seq());
                 self.hold = (!self.engine.is_following()).then_some(pin);
                 self.pass = None;
                 self.is_at_end = !first.is_empty();
@@ -143,7 +178,7 @@ impl PageReader {
         }
         let page = Page {
             changes: first.into_values().collect(),
-            place: self.after.clone(),
+            position: self.position.clone(),
         };
         Ok((!page.changes.is_empty()).then_some(page))
     }
