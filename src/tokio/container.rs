@@ -302,15 +302,24 @@ impl AsyncContainer {
 
     /// Touches a live item, and returns it as it is from then on; see [`Container::get_and_touch`]. `None`: there is none.
     pub async fn get_and_touch(&self, key: impl AsRef<[u8]>) -> Result<Option<Item>> {
-        let at_once = |way: &Begin, key: &mut _| {
+        self.touch_if(key, |_| true).await
+    }
+
+    /// The same, of an item that is accepted.
+    pub(super) async fn touch_if(
+        &self,
+        key: impl AsRef<[u8]>,
+        accepts: impl FnMut(Option<&Item>) -> bool + Send + 'static,
+    ) -> Result<Option<Item>> {
+        let at_once = |way: &Begin, (key, accepts): &mut (_, _)| {
             let writing = self.of.writing_by(way);
-            writing.get_and_touch(AsRef::as_ref(key), |_| true)
+            writing.get_and_touch(AsRef::as_ref(key), accepts)
         };
-        let later = |key| {
+        let later = |(key, accepts)| {
             let (of, key) = (self.of.clone(), bytes(key));
-            move || of.get_and_touch(key)
+            move || of.writing().get_and_touch(&key, accepts)
         };
-        self.shared.write(key, at_once, later).await
+        self.shared.write((key, accepts), at_once, later).await
     }
 
     /// Touches a live item, and returns its new end; see [`Container::touch_until`]. `None`: there is none.

@@ -394,4 +394,12 @@ impl fmt::Debug for AsyncView {
     }
 }
 
+impl AsyncView {
+    /// The name of the container.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.of.name()
+    }
+}
+
 async_reading_methods!(AsyncView);

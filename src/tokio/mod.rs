@@ -90,6 +90,8 @@ mod transaction;
 mod container;
 mod database;
 #[cfg(feature = "typed")]
+mod typed_read;
+#[cfg(feature = "typed")]
 mod typed;
 
 pub use container::AsyncContainer;
@@ -98,4 +100,6 @@ pub use stream::{ItemStream, KeyStream};
 pub use transaction::AsyncTransaction;
 pub use turns::{AsyncChangePages, AsyncChanges, AsyncExpirations, AsyncWatch};
 #[cfg(feature = "typed")]
-pub use typed::{AsyncTypedContainer, TypedItemStream, TypedKeyStream};
+pub use typed::{AsyncTypedContainer, AsyncTypedView};
+#[cfg(feature = "typed")]
+pub use typed_read::{TypedItemStream, TypedKeyStream};

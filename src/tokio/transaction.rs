@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use bytes::Bytes;
+
 use crate::api::arguments::KeyBounds;
 use crate::api::container::Container;
 use crate::api::transaction::Transaction;
@@ -168,6 +170,34 @@ impl AsyncTransaction {
         .await
     }
 
+    /// The keys of [`Transaction::keys`], up to `most` of them: only the range up to the last one counts as read.
+    pub async fn keys(
+        &self,
+        container: impl AsRef<Container>,
+        range: impl KeyBounds,
+        most: usize,
+    ) -> Result<Vec<Bytes>> {
+        let range = bounds(range);
+        self.on(container, move |of, c| {
+            of.keys(c, range).take(most).collect()
+        })
+        .await
+    }
+
+    /// The items of [`Transaction::prefix`], up to `most` of them: only the range up to the last one counts as read.
+    pub async fn prefix(
+        &self,
+        container: impl AsRef<Container>,
+        prefix: impl AsRef<[u8]>,
+        most: usize,
+    ) -> Result<Vec<Item>> {
+        let prefix = bytes(prefix);
+        self.on(container, move |of, c| {
+            of.prefix(c, prefix).take(most).collect()
+        })
+        .await
+    }
+
     /// As [`Transaction::first`].
     pub async fn first(&self, container: impl AsRef<Container>) -> Result<Option<Item>> {
         self.on(container, |of, c| of.first(c)).await
@@ -196,6 +226,18 @@ impl AsyncTransaction {
     ) -> Result<u64> {
         let range = bounds(range);
         self.on(container, |of, c| of.count(c, range)).await
+    }
+
+    /// As [`Transaction::count_up_to`].
+    pub async fn count_up_to(
+        &self,
+        container: impl AsRef<Container>,
+        range: impl KeyBounds,
+        most: u64,
+    ) -> Result<u64> {
+        let range = bounds(range);
+        self.on(container, move |of, c| Ok(of.count_up_to(c, range, most)))
+            .await
     }
 
     /// As [`Transaction::put`].
@@ -255,6 +297,26 @@ impl AsyncTransaction {
     ) -> Result<bool> {
         let key = bytes(key);
         self.on(container, |of, c| of.touch(c, key)).await
+    }
+
+    /// As [`Transaction::get_and_touch`].
+    pub async fn get_and_touch(
+        &self,
+        container: impl AsRef<Container>,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Item>> {
+        let key = bytes(key);
+        self.on(container, |of, c| of.get_and_touch(c, key)).await
+    }
+
+    /// As [`Transaction::touch_until`].
+    pub async fn touch_until(
+        &self,
+        container: impl AsRef<Container>,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<SystemTime>> {
+        let key = bytes(key);
+        self.on(container, |of, c| of.touch_until(c, key)).await
     }
 
     /// As [`Transaction::expire`].

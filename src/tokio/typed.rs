@@ -3,18 +3,15 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
-
-use futures_core::Stream;
+use std::time::SystemTime;
 
 use crate::base::sync::Mutex;
 use crate::base::{Result, Ttl};
 use crate::data::item::Item;
 use crate::tokio::container::AsyncContainer;
-use crate::tokio::database::AsyncDatabase;
-use crate::tokio::stream::ItemStream;
+use crate::tokio::database::{AsyncDatabase, AsyncView};
+use crate::tokio::typed_read::{TypedItemStream, TypedKeyStream, async_typed_reading_methods};
 use crate::typed::container::TypedContainer;
 use crate::typed::item::{TypedItem, TypedUpdate, TypedUpdated};
 use crate::typed::key::{self, TypedKey, TypedPrefix};
@@ -118,106 +115,6 @@ impl<K: TypedKey, V: TypedValue> AsyncTypedContainer<K, V> {
         &self.untyped
     }
 
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.untyped.name()
-    }
-
-    fn item_of(&self, stored: Item) -> Result<TypedItem<K, V::Data>> {
-        TypedItem::of::<V>(self.name(), stored)
-    }
-
-    /// As [`TypedContainer::get`].
-    pub async fn get(&self, key: K::Borrowed<'_>) -> Result<Option<V::Data>> {
-        let key = key::encoded::<K>(&key);
-        let stored = self.untyped.get(&key).await?;
-        let decoded = stored.map(|stored| value::decoded::<V>(self.name(), &key, &stored));
-        decoded.transpose()
-    }
-
-    /// As [`TypedContainer::item`].
-    pub async fn item(&self, key: K::Borrowed<'_>) -> Result<Option<TypedItem<K, V::Data>>> {
-        let found = self.untyped.item(key::encoded::<K>(&key)).await?;
-        found.map(|item| self.item_of(item)).transpose()
-    }
-
-    /// As [`TypedContainer::contains`].
-    pub async fn contains(&self, key: K::Borrowed<'_>) -> Result<bool> {
-        self.untyped.contains(key::encoded::<K>(&key)).await
-    }
-
-    /// As [`TypedContainer::get_many`].
-    pub async fn get_many<'k>(
-        &self,
-        keys: impl IntoIterator<Item = K::Borrowed<'k>>,
-    ) -> Result<Vec<Option<V::Data>>> {
-        let keys = keys.into_iter().map(|key| key::encoded::<K>(&key));
-        let keys = Vec::from_iter(keys);
-        let found = self.untyped.get_many(&keys).await?;
-        let decoded = keys.iter().zip(found).map(|(key, stored)| {
-            let decode = |stored| value::decoded::<V>(self.name(), key, stored);
-            stored.as_deref().map(decode).transpose()
-        });
-        decoded.collect()
-    }
-
-    /// All live items, in the order of keys, as a stream: see [`ItemStream`].
-    pub fn iter(&self) -> TypedItemStream<K, V> {
-        self.stream(self.untyped.iter())
-    }
-
-    /// As [`Self::iter`], for the keys in a range.
-    pub fn range<'k>(&self, range: impl RangeBounds<K::Borrowed<'k>>) -> TypedItemStream<K, V> {
-        self.stream(self.untyped.range(encoded_range::<K>(&range)))
-    }
-
-    /// As [`Self::iter`], for the keys that begin so: see [`TypedContainer::prefix`].
-    pub fn prefix(&self, prefix: impl TypedPrefix<K>) -> TypedItemStream<K, V> {
-        let mut bytes = vec![];
-        prefix.encode_prefix(&mut bytes);
-        self.stream(self.untyped.prefix(bytes))
-    }
-
-    fn stream(&self, items: ItemStream) -> TypedItemStream<K, V> {
-        TypedItemStream {
-            container: self.name().to_owned(),
-            items,
-            types: PhantomData,
-        }
-    }
-
-    /// As [`TypedContainer::keys`].
-    pub fn keys<'k>(&self, range: impl RangeBounds<K::Borrowed<'k>>) -> TypedKeyStream<K> {
-        TypedKeyStream {
-            container: self.name().to_owned(),
-            items: self.untyped.range(encoded_range::<K>(&range)),
-            types: PhantomData,
-        }
-    }
-
-    /// As [`TypedContainer::first`].
-    pub async fn first(&self) -> Result<Option<TypedItem<K, V::Data>>> {
-        let found = self.untyped.first().await?;
-        found.map(|item| self.item_of(item)).transpose()
-    }
-
-    /// As [`TypedContainer::last`].
-    pub async fn last(&self) -> Result<Option<TypedItem<K, V::Data>>> {
-        let found = self.untyped.last().await?;
-        found.map(|item| self.item_of(item)).transpose()
-    }
-
-    /// As [`TypedContainer::is_empty`].
-    pub async fn is_empty(&self) -> Result<bool> {
-        self.untyped.is_empty().await
-    }
-
-    /// As [`TypedContainer::count`].
-    pub async fn count<'k>(&self, range: impl RangeBounds<K::Borrowed<'k>>) -> Result<u64> {
-        self.untyped.count(encoded_range::<K>(&range)).await
-    }
-
     /// As [`TypedContainer::put`].
     pub async fn put(&self, key: K::Borrowed<'_>, value: &V::Data) -> Result<()> {
         self.put_with_ttl(key, value, Ttl::Inherit).await
@@ -261,6 +158,11 @@ impl<K: TypedKey, V: TypedValue> AsyncTypedContainer<K, V> {
         self.untyped.touch(key::encoded::<K>(&key)).await
     }
 
+    /// As [`TypedContainer::touch_until`].
+    pub async fn touch_until(&self, key: K::Borrowed<'_>) -> Result<Option<SystemTime>> {
+        self.untyped.touch_until(key::encoded::<K>(&key)).await
+    }
+
     /// As [`TypedContainer::expire`].
     pub async fn expire(&self, key: K::Borrowed<'_>, ttl: impl Into<Ttl>) -> Result<bool> {
         self.untyped.expire(key::encoded::<K>(&key), ttl).await
@@ -284,6 +186,27 @@ where
     V: TypedValue + 'static,
     V::Data: Send + 'static,
 {
+    /// As [`TypedContainer::get_and_touch`].
+    pub async fn get_and_touch(
+        &self,
+        key: K::Borrowed<'_>,
+    ) -> Result<Option<TypedItem<K, V::Data>>> {
+        let shown: Arc<Mutex<Shown<K, V>>> = Arc::new(Mutex::new(Ok(None)));
+        let (shows, name) = (shown.clone(), self.name().to_owned());
+        let accepts = move |found: Option<&Item>| {
+            let decoded = found.map(|item| TypedItem::of::<V>(&name, item.clone()));
+            let decoded = decoded.transpose();
+            let is_accepted = matches!(decoded, Ok(Some(_)));
+            *shows.lock() = decoded;
+            is_accepted
+        };
+        let key = key::encoded::<K>(&key);
+        let touched = self.untyped.touch_if(key, accepts).await?;
+        let shown = std::mem::replace(&mut *shown.lock(), Ok(None))?;
+        let both = shown.zip(touched);
+        Ok(both.map(|(item, stored)| TypedItem { stored, ..item }))
+    }
+
     /// As [`TypedContainer::take`].
     pub async fn take(&self, key: K::Borrowed<'_>) -> Result<Option<TypedItem<K, V::Data>>> {
         let taken = self.fetch_update(key, |_| TypedUpdate::Delete).await?;
@@ -321,79 +244,40 @@ where
     }
 }
 
-/// An [`ItemStream`] with keys and values of the program's types. For an item that cannot be decoded it gives
-/// [`Error::Decode`](crate::Error::Decode), and goes on with the next one.
+/// A [`TypedView`](crate::TypedView) for tasks; [`AsyncView::typed`] makes it.
 #[must_use = "items are read when they are asked for"]
-pub struct TypedItemStream<K, V> {
-    container: String,
-    items: ItemStream,
+pub struct AsyncTypedView<K, V> {
+    untyped: AsyncView,
     types: PhantomData<fn() -> (K, V)>,
 }
 
-/// The keys of a range, decoded: see [`TypedItemStream`].
-#[must_use = "items are read when they are asked for"]
-pub struct TypedKeyStream<K> {
-    container: String,
-    items: ItemStream,
-    types: PhantomData<fn() -> K>,
+/// Derived, it would ask the types to be `Clone`.
+impl<K, V> Clone for AsyncTypedView<K, V> {
+    fn clone(&self) -> Self {
+        AsyncTypedView {
+            untyped: self.untyped.clone(),
+            types: PhantomData,
+        }
+    }
 }
 
-impl<K, V> fmt::Debug for TypedItemStream<K, V> {
+impl<K, V> fmt::Debug for AsyncTypedView<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TypedItemStream").field(&self.items).finish()
+        f.debug_tuple("AsyncTypedView")
+            .field(&self.untyped)
+            .finish()
     }
 }
 
-impl<K> fmt::Debug for TypedKeyStream<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TypedKeyStream").field(&self.items).finish()
+impl AsyncView {
+    /// As [`View::typed`](crate::View::typed).
+    pub fn typed<K: TypedKey, V: TypedValue>(&self) -> AsyncTypedView<K, V> {
+        AsyncTypedView {
+            untyped: self.clone(),
+            types: PhantomData,
+        }
     }
 }
 
-impl<K: TypedKey, V: TypedValue> TypedItemStream<K, V> {
-    /// See [`ItemStream::rev`].
-    pub fn rev(mut self) -> Self {
-        self.items = self.items.rev();
-        self
-    }
-
-    /// See [`ItemStream::next`].
-    #[allow(clippy::should_implement_trait)]
-    pub async fn next(&mut self) -> Option<Result<TypedItem<K, V::Data>>> {
-        let item = self.items.next().await?;
-        Some(item.and_then(|item| TypedItem::of::<V>(&self.container, item)))
-    }
-}
-
-impl<K: TypedKey> TypedKeyStream<K> {
-    /// See [`ItemStream::rev`].
-    pub fn rev(mut self) -> Self {
-        self.items = self.items.rev();
-        self
-    }
-
-    /// See [`ItemStream::next`].
-    #[allow(clippy::should_implement_trait)]
-    pub async fn next(&mut self) -> Option<Result<K>> {
-        let item = self.items.next().await?;
-        Some(item.and_then(|item| key::decoded(&self.container, item.key())))
-    }
-}
-
-impl<K: TypedKey, V: TypedValue> Stream for TypedItemStream<K, V> {
-    type Item = Result<TypedItem<K, V::Data>>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let item = ready!(Pin::new(&mut self.items).poll_next(context));
-        Poll::Ready(item.map(|item| TypedItem::of::<V>(&self.container, item?)))
-    }
-}
-
-impl<K: TypedKey> Stream for TypedKeyStream<K> {
-    type Item = Result<K>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let item = ready!(Pin::new(&mut self.items).poll_next(context));
-        Poll::Ready(item.map(|item| key::decoded(&self.container, item?.key())))
-    }
-}
+async_typed_reading_methods!(AsyncTypedContainer);
+async_typed_reading_methods!(AsyncTypedView);

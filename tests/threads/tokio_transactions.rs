@@ -126,6 +126,14 @@ fn one_that_was_begun_has_the_calls_of_a_transaction() {
         assert_eq!(done.before.unwrap().value(), "2!");
         assert_eq!(tx.count(&items, ..).await.unwrap(), 2);
         assert_eq!(tx.range(&items, "k".., 1).await.unwrap()[0].value(), "2!!");
+        let keys = tx.keys(&items, .., 1).await.unwrap();
+        assert_eq!(keys, vec!["k"]);
+        assert_eq!(tx.prefix(&items, "ne", 9).await.unwrap()[0].key(), b"new");
+        assert_eq!(tx.count_up_to(&items, .., 1).await.unwrap(), 1);
+        let until = tx.touch_until(&items, "new").await.unwrap();
+        assert_eq!(until, Some(tx.now() + Duration::from_secs(9)));
+        let touched = tx.get_and_touch(&items, "new").await.unwrap();
+        assert_eq!(touched.unwrap().expires_at(), until);
         assert_eq!(tx.first(&items).await.unwrap().unwrap().key(), b"k");
         assert_eq!(tx.last(&items).await.unwrap().unwrap().key(), b"new");
         assert!(tx.random(&items).await.unwrap().is_some());
@@ -313,5 +321,52 @@ fn the_futures_can_be_spawned() {
             is_send(&typed.update("k", |_| ebbtide::TypedUpdate::Keep));
         }
         is_send(&tx.commit());
+    });
+}
+
+#[cfg(feature = "typed")]
+#[test]
+fn typed_containers_and_views_have_the_calls_of_those_that_wait() {
+    run(async |db, items, clock| {
+        let ages = items.typed::<String, u8>();
+        let minute = Duration::from_secs(60);
+        ages.put_with_ttl("ada", &36, minute).await.unwrap();
+        ages.put("bob", &20).await.unwrap();
+        let then = db.snapshot().container("items").await.unwrap();
+        let then = then.typed::<String, u8>();
+        assert_eq!(then.name(), ages.name());
+        clock.advance(Duration::from_secs(50));
+        let touched = ages.get_and_touch("ada").await.unwrap().unwrap();
+        assert_eq!(touched.value, 36);
+        assert_eq!(touched.stored.expires_at(), Some(db.now() + minute));
+        clock.advance(Duration::from_secs(5));
+        let until = ages.touch_until("ada").await.unwrap();
+        assert_eq!(until, Some(db.now() + minute));
+        assert_eq!(ages.touch_until("eve").await.unwrap(), None);
+        assert!(ages.get_and_touch("eve").await.unwrap().is_none());
+        // What is not of the types is told, and not touched.
+        items.put_with_ttl("odd", "", minute).await.unwrap();
+        let odd = items.item("odd").await.unwrap().unwrap();
+        clock.advance(Duration::from_secs(5));
+        let wrong = ages.get_and_touch("odd").await;
+        assert!(matches!(wrong, Err(Error::Decode { .. })), "{wrong:?}");
+        let same = items.item("odd").await.unwrap().unwrap();
+        assert_eq!(same.version(), odd.version());
+        items.delete("odd").await.unwrap();
+
+        ages.put("ada", &37).await.unwrap();
+        ages.delete("bob").await.unwrap();
+        assert_eq!(ages.count_up_to("a".."c", 9).await.unwrap(), 1);
+        assert_eq!(ages.random().await.unwrap().unwrap().value, 37);
+        assert_eq!(then.get("bob").await.unwrap(), Some(20));
+        let values = then.get_many(["bob", "ada"]).await.unwrap();
+        assert_eq!(values, [Some(20), None], "her minute was over");
+        let mut seen = vec![];
+        let mut stream = then.clone().iter().rev();
+        while let Some(item) = stream.next().await {
+            seen.push(item.unwrap().key);
+        }
+        assert_eq!(seen, ["bob"]);
+        assert_eq!(then.count("b"..).await.unwrap(), 1);
     });
 }
