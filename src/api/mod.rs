@@ -16,6 +16,7 @@ pub mod batch;
 pub mod within;
 pub mod extend;
 pub mod transaction;
+pub mod get_with;
 pub mod database;
 pub mod transact;
 pub mod opening;

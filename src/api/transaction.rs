@@ -100,6 +100,13 @@ impl Transaction {
         }
     }
 
+    /// The same, in which a key that was written and deleted meanwhile counts as changed, whatever jobs have left out.
+    pub(crate) fn begin_strict(engine: &Handle) -> Transaction {
+        let transaction = Transaction::begin(engine);
+        transaction.state.lock().count_every_write();
+        transaction
+    }
+
     /// Whether it has met a conflict, and cannot be committed.
     #[inline]
     pub(in crate::api) fn is_in_conflict(&self) -> bool {

@@ -74,6 +74,10 @@ impl AsyncContainer {
         }
     }
 
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// The container itself, whose calls may wait: for threads that may. A [`Batch`](crate::Batch) and a
     /// [`Transaction`](crate::Transaction) take either.
     #[must_use]

@@ -88,6 +88,7 @@ mod turns;
 mod read;
 mod transaction;
 mod container;
+mod get_with;
 mod database;
 #[cfg(feature = "typed")]
 mod typed_read;

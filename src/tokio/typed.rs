@@ -1,13 +1,15 @@
 //! Typed containers, as tasks use them.
 
 use std::fmt;
+use std::future::Future;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
+use std::result::Result as Either;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::base::sync::Mutex;
-use crate::base::{Result, Ttl};
+use crate::base::{Error, Result, Ttl};
 use crate::data::item::Item;
 use crate::tokio::container::AsyncContainer;
 use crate::tokio::database::{AsyncDatabase, AsyncView};
@@ -241,6 +243,38 @@ where
         let shown = std::mem::replace(&mut *shown.lock(), Ok(None));
         let (before, written) = (shown?, done.written);
         Ok(TypedUpdated { before, written })
+    }
+}
+
+/// Filling a cache.
+impl<K: TypedKey, V: TypedValue> AsyncTypedContainer<K, V> {
+    /// As [`TypedContainer::get_with`]; see [`AsyncContainer::get_with`].
+    pub async fn get_with<T: Into<Ttl>, F: Future<Output = Result<(V::Data, T)>>>(
+        &self,
+        key: K::Borrowed<'_>,
+        make: impl FnOnce() -> F,
+    ) -> Result<V::Data> {
+        self.try_get_with(key, make).await
+    }
+
+    /// As [`TypedContainer::try_get_with`]; see [`AsyncContainer::get_with`].
+    pub async fn try_get_with<T, E, F>(
+        &self,
+        key: K::Borrowed<'_>,
+        make: impl FnOnce() -> F,
+    ) -> Either<V::Data, E>
+    where
+        T: Into<Ttl>,
+        E: From<Error>,
+        F: Future<Output = Either<(V::Data, T), E>>,
+    {
+        let key = key::encoded::<K>(&key);
+        let make = async || {
+            let (made, ttl) = make().await?;
+            Ok::<_, E>((value::encoded::<V>(&made)?, ttl))
+        };
+        let stored = self.untyped.try_get_with(&key, make).await?;
+        Ok(value::decoded::<V>(self.name(), &key, &stored)?)
     }
 }
 

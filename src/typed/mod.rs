@@ -23,6 +23,7 @@ pub mod item;
 pub mod read;
 pub mod write;
 pub mod container;
+mod get_with;
 pub mod view;
 pub mod batch;
 pub mod transaction;

@@ -9,6 +9,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -317,6 +318,7 @@ fn the_futures_can_be_spawned() {
         #[cfg(feature = "typed")]
         {
             let typed = items.typed::<String, u64>();
+            is_send(&typed.get_with("k", async || Ok((1, Ttl::Never))));
             is_send(&typed.put("k", &1));
             is_send(&typed.update("k", |_| ebbtide::TypedUpdate::Keep));
         }
@@ -368,5 +370,51 @@ fn typed_containers_and_views_have_the_calls_of_those_that_wait() {
         }
         assert_eq!(seen, ["bob"]);
         assert_eq!(then.count("b"..).await.unwrap(), 1);
+    });
+}
+
+/// Of tasks and threads that ask at once one makes the value, and where its future is dropped another does.
+#[test]
+fn a_cache_is_filled_by_one_of_those_that_ask() {
+    run(async |_db, items, _clock| {
+        let minute = Duration::from_secs(60);
+        let made = AtomicU64::new(0);
+        let make = async || {
+            tokio::task::yield_now().await;
+            made.fetch_add(1, Ordering::Relaxed);
+            Ok(("made", minute))
+        };
+        let (one, other) = tokio::join!(items.get_with("k", make), items.get_with("k", make));
+        assert_eq!(one.unwrap(), other.unwrap());
+        assert_eq!(made.load(Ordering::Relaxed), 1);
+
+        // The first is in its closure when it is dropped; a thread and a task wait for it.
+        let (inside, is_inside) = tokio::sync::oneshot::channel::<()>();
+        let mut first = Box::pin(items.get_with("dropped", async || {
+            inside.send(()).unwrap();
+            std::future::pending::<Result<(&str, Duration)>>().await
+        }));
+        tokio::select! {
+            _ = &mut first => unreachable!(),
+            is_inside = is_inside => is_inside.unwrap(),
+        }
+        let of = items.as_sync().clone();
+        let thread = std::thread::spawn(move || of.get_with("dropped", || Ok(("next", minute))));
+        let mut second = Box::pin(items.get_with("dropped", async || Ok(("next", minute))));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        drop(first);
+        assert_eq!(second.await.unwrap(), "next");
+        assert_eq!(thread.join().unwrap().unwrap(), "next");
+
+        // An own error, and what is written meanwhile.
+        let poor = items.try_get_with("own", async || Err::<(&str, Ttl), _>(Own::Poor(3)));
+        assert!(matches!(poor.await, Err(Own::Poor(3))));
+        let of = items.clone();
+        let overtaken = items.get_with("own", async || {
+            of.put("own", "another's").await?;
+            Ok(("made", minute))
+        });
+        assert_eq!(overtaken.await.unwrap(), "another's");
     });
 }

@@ -4,6 +4,7 @@ mod batches;
 mod bulk;
 mod conditions;
 mod expire;
+mod get_with;
 mod lifetimes;
 mod quota;
 mod quota_histories;

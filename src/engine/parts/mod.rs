@@ -6,6 +6,7 @@ pub mod settings_cell;
 pub mod bell;
 pub mod watchers;
 pub mod feeds;
+pub mod fills;
 pub mod given_time;
 pub mod allowance;
 pub mod passes;

@@ -10,6 +10,7 @@ use crate::catalog::{ContainerRecord, ContainerVersion};
 use crate::data::bare_ranges::BareRanges;
 use crate::engine::parts::allowance::Allowance;
 use crate::engine::parts::feeds::Feeds;
+use crate::engine::parts::fills::Fills;
 use crate::engine::parts::passes::Passes;
 use crate::engine::parts::read_state::{Flushable, ReadState};
 use crate::engine::parts::read_states::{Missing, ReadStates};
@@ -44,6 +45,8 @@ pub struct ContainerState {
     passes: Passes<ReadState>,
     /// Where scans found no items.
     bare: Arc<BareRanges>,
+    /// Keys whose values are being made.
+    fills: Arc<Fills>,
 }
 
 /// A state in which the container had nothing to merge or reclaim.
@@ -107,6 +110,7 @@ impl ContainerState {
             feeds: Arc::new(Feeds::new(record.keep_expired, record.ends_dropped)),
             passes: Passes::default(),
             bare: Arc::default(),
+            fills: Arc::default(),
         }
     }
 
@@ -131,6 +135,11 @@ impl ContainerState {
 
     /// Where scans found no items.
     #[inline]
+    pub fn fills(&self) -> &Arc<Fills> {
+        &self.fills
+    }
+
+    /// See the field.
     pub(in crate::engine) fn bare(&self) -> &Arc<BareRanges> {
         &self.bare
     }

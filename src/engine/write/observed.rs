@@ -18,7 +18,7 @@
 //!    flushed number: a memtable that is not in it was flushed by then.
 //! 3. A record that hides a version stays as long as that version. So a look at the runs that finds the version which
 //!    was read has missed no write to its key; and if there was no version and is none, a write that came and went in
-//!    between is as good as never written.
+//!    between is as good as never written. Where it is not, `nothing_left_out_since` finds it.
 //! 4. A judgement that depends on the stamp itself, by an own write of a batch or a change of settings by it, is made
 //!    again ([`Judged`]).
 
@@ -104,6 +104,8 @@ pub(in crate::engine) struct Observed<'a> {
     pub names: Vec<(String, Option<ContainerId>)>,
     /// Whether the write itself changes what containers are.
     pub changes_state: bool,
+    /// Also a write is a change that came and went: jobs must not have left out any above this one.
+    pub nothing_left_out_since: Option<Seq>,
 }
 
 /// The container's place and the key of something that is no longer as it was read.
@@ -142,6 +144,7 @@ impl<'a> Observed<'a> {
             own_changes: vec![],
             names: vec![],
             changes_state: false,
+            nothing_left_out_since: None,
         }
     }
 
@@ -273,6 +276,14 @@ impl<'a> Observed<'a> {
             }
             if let Some(key) = of.written_in_memory(&read_state, self.checked) {
                 return changed(&key);
+            }
+            // After the looks: a job that has left out what they did not find has said so before.
+            let left_out = of.state.changes_low_water();
+            if self
+                .nothing_left_out_since
+                .is_some_and(|since| left_out > since)
+            {
+                return changed(of.some_key());
             }
         }
         let otherwise = |judged: &&Judged| self.lives(judged, moment) != judged.live;

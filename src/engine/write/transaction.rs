@@ -46,6 +46,11 @@ impl TransactionState {
         }
     }
 
+    /// See [`ReadSet::count_every_write`].
+    pub fn count_every_write(&mut self) {
+        self.read_set.count_every_write();
+    }
+
     /// The writes to a container.
     fn own(&self, state: &Arc<ContainerState>) -> Option<&OwnWrites> {
         let mut own = self.own.iter();
