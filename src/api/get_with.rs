@@ -11,8 +11,6 @@
 //! Invariant: a value is stored only if the key was not written, deleted or expired by a command since before the value was
 //! made. So whoever invalidates a key after its source has changed never meets what was made of the source before.
 
-use std::result::Result as Either;
-
 use bytes::Bytes;
 
 use crate::api::container::Container;
@@ -120,8 +118,8 @@ impl Container {
     pub fn try_get_with<V: Into<Bytes>, T: Into<Ttl>, E: From<Error>>(
         &self,
         key: impl AsRef<[u8]>,
-        make: impl FnOnce() -> Either<(V, T), E>,
-    ) -> Either<Value, E> {
+        make: impl FnOnce() -> Result<(V, T), E>,
+    ) -> Result<Value, E> {
         let key = key.as_ref();
         loop {
             if let Some(value) = self.get(key)? {

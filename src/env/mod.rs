@@ -32,5 +32,8 @@ pub use system::{
     Chunk, fault_in, is_resident, memory_is_short, memory_was_known_short, memory_was_short,
     will_need, zeros,
 };
-pub use tasks::{JoinHandle, Signal, beside, give_way, is_another, is_own_thread, sleep, spawn};
+pub use tasks::{
+    JoinHandle, Signal, ThreadId, beside, give_way, is_another, is_own_thread, sleep, spawn,
+    this_thread,
+};
 pub use wait_word::WaitWord;

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-pub use std::thread::JoinHandle;
+pub use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
 use crate::base::sync::atomic::{AtomicBool, Ordering};
@@ -46,6 +46,11 @@ pub fn beside<T>(
         let done = done.and_then(|done| is_gone.map(|()| done));
         done.unwrap_or_else(|panic| resume_unwind(panic))
     })
+}
+
+/// The thread that asks.
+pub fn this_thread() -> ThreadId {
+    std::thread::current().id()
 }
 
 /// Whether it is not the calling thread.

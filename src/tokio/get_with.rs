@@ -1,9 +1,5 @@
 //! Filling a cache, for tasks: see api/get_with.rs. The value is made by the task; the transaction around it is begun and
 //! committed by threads of the pool.
-
-use std::future::Future;
-use std::result::Result as Either;
-
 use bytes::Bytes;
 
 use crate::api::get_with::{Begun, CacheFill};
@@ -30,26 +26,20 @@ impl AsyncContainer {
     /// assert_eq!(one?, other?);
     /// # Ok(()) }
     /// ```
-    pub async fn get_with<V: Into<Bytes>, T: Into<Ttl>, F: Future<Output = Result<(V, T)>>>(
+    pub async fn get_with<V: Into<Bytes>, T: Into<Ttl>>(
         &self,
         key: impl AsRef<[u8]>,
-        make: impl FnOnce() -> F,
+        make: impl AsyncFnOnce() -> Result<(V, T)>,
     ) -> Result<Value> {
         self.try_get_with(key, make).await
     }
 
     /// As [`Container::try_get_with`](crate::Container::try_get_with); see [`AsyncContainer::get_with`].
-    pub async fn try_get_with<V, T, E, F>(
+    pub async fn try_get_with<V: Into<Bytes>, T: Into<Ttl>, E: From<Error>>(
         &self,
         key: impl AsRef<[u8]>,
-        make: impl FnOnce() -> F,
-    ) -> Either<Value, E>
-    where
-        V: Into<Bytes>,
-        T: Into<Ttl>,
-        E: From<Error>,
-        F: Future<Output = Either<(V, T), E>>,
-    {
+        make: impl AsyncFnOnce() -> Result<(V, T), E>,
+    ) -> Result<Value, E> {
         let key = bytes(key);
         loop {
             if let Some(value) = self.get(&key).await? {

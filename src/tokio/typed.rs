@@ -1,10 +1,8 @@
 //! Typed containers, as tasks use them.
 
 use std::fmt;
-use std::future::Future;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
-use std::result::Result as Either;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -249,25 +247,20 @@ where
 /// Filling a cache.
 impl<K: TypedKey, V: TypedValue> AsyncTypedContainer<K, V> {
     /// As [`TypedContainer::get_with`]; see [`AsyncContainer::get_with`].
-    pub async fn get_with<T: Into<Ttl>, F: Future<Output = Result<(V::Data, T)>>>(
+    pub async fn get_with<T: Into<Ttl>>(
         &self,
         key: K::Borrowed<'_>,
-        make: impl FnOnce() -> F,
+        make: impl AsyncFnOnce() -> Result<(V::Data, T)>,
     ) -> Result<V::Data> {
         self.try_get_with(key, make).await
     }
 
     /// As [`TypedContainer::try_get_with`]; see [`AsyncContainer::get_with`].
-    pub async fn try_get_with<T, E, F>(
+    pub async fn try_get_with<T: Into<Ttl>, E: From<Error>>(
         &self,
         key: K::Borrowed<'_>,
-        make: impl FnOnce() -> F,
-    ) -> Either<V::Data, E>
-    where
-        T: Into<Ttl>,
-        E: From<Error>,
-        F: Future<Output = Either<(V::Data, T), E>>,
-    {
+        make: impl AsyncFnOnce() -> Result<(V::Data, T), E>,
+    ) -> Result<V::Data, E> {
         let key = key::encoded::<K>(&key);
         let make = async || {
             let (made, ttl) = make().await?;

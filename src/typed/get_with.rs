@@ -1,7 +1,5 @@
 //! Filling a cache with types: see api/get_with.rs.
 
-use std::result::Result as Either;
-
 use crate::base::{Error, Result, Ttl};
 use crate::typed::container::TypedContainer;
 use crate::typed::key::{self, TypedKey};
@@ -33,8 +31,8 @@ impl<K: TypedKey, V: TypedValue> TypedContainer<K, V> {
     pub fn try_get_with<T: Into<Ttl>, E: From<Error>>(
         &self,
         key: K::Borrowed<'_>,
-        make: impl FnOnce() -> Either<(V::Data, T), E>,
-    ) -> Either<V::Data, E> {
+        make: impl FnOnce() -> Result<(V::Data, T), E>,
+    ) -> Result<V::Data, E> {
         let key = key::encoded::<K>(&key);
         let stored = self.untyped().try_get_with(&key, || {
             let (made, ttl) = make()?;

@@ -517,7 +517,7 @@ fn the_surface_is_what_is_listed() {
 }
 
 /// Of the standard library, and parameters. A name that is added here is one that users know.
-const KNOWN: &str = "Any Arc AsRef Borrow Bound C ControlFlow Debug Deref DoubleEndedIterator Duration Error ExactSizeIterator Fn FnMut FnOnce \
+const KNOWN: &str = "Any Arc AsRef AsyncFnOnce Borrow Bound C ControlFlow Debug Deref DoubleEndedIterator Duration Error ExactSizeIterator Fn FnMut FnOnce \
     FusedIterator Hash Into IntoIter IntoIterator Item Iterator K N Option Output Path PathBuf Range RangeFrom RangeFull \
     RangeInclusive RangeTo RangeToInclusive Self Send Sized String Sync SystemTime T Target Vec Clone Copy Default Display \
     Drop Eq From Ord PartialEq Stream PartialOrd B I \

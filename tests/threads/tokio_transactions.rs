@@ -346,7 +346,7 @@ fn typed_containers_and_views_have_the_calls_of_those_that_wait() {
         assert_eq!(until, Some(db.now() + minute));
         assert_eq!(ages.touch_until("eve").await.unwrap(), None);
         assert!(ages.get_and_touch("eve").await.unwrap().is_none());
-        // What is not of the types is told, and not touched.
+        // An item of other types is told, and not touched.
         items.put_with_ttl("odd", "", minute).await.unwrap();
         let odd = items.item("odd").await.unwrap().unwrap();
         clock.advance(Duration::from_secs(5));

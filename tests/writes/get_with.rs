@@ -118,7 +118,7 @@ fn a_closure_may_ask_for_its_own_key() {
     assert_eq!(outer.unwrap(), "inner", "it was stored first");
 }
 
-/// What is done while a value is made, and what is there then.
+/// Each case is done while a value is made; it has the value that is there then.
 #[test]
 fn what_was_invalidated_meanwhile_is_not_stored() {
     type Meanwhile = fn(&Database, &Container);

@@ -55,8 +55,7 @@ use crate::engine::read::point::Source;
 use crate::expiry::ExpiryView;
 use crate::table::RunCursor;
 
-use pages::Place;
-pub use pages::{PageReader, Position};
+pub use pages::{PageReader, Place, Position};
 
 /// A step ends with so many changes of keys ...
 const MOST: usize = 128;
@@ -220,8 +219,7 @@ fn begin_at(
             return Ok(None);
         }
         let is_new = state.created() > since;
-        let is_gone = known.is_some_and(|known| state.changes_low_water() > known);
-        if is_gone && !is_new {
+        if !is_new && known.is_some_and(|known| state.changes_low_water() > known) {
             return Err(gone(since, state.changes_low_water().min(last)));
         }
         if is_new || state.may_be_newer_than(since) || has_news(&read_state, since) {

@@ -16,9 +16,9 @@ use std::collections::hash_map::Entry;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::thread::{self, ThreadId};
 
 use crate::base::sync::{Condvar, Mutex};
+use crate::env::{ThreadId, this_thread};
 
 /// See the file's head.
 #[derive(Default)]
@@ -66,7 +66,7 @@ pub enum Caller {
 impl Fills {
     /// The part of one who asks for a key.
     pub fn begin(self: &Arc<Self>, key: &[u8], caller: Caller) -> Turn {
-        let thread = (caller == Caller::Thread).then(|| thread::current().id());
+        let thread = (caller == Caller::Thread).then(|| this_thread());
         match self.keys.lock().entry(key.into()) {
             Entry::Occupied(fill) if fill.get().is_of(thread) => Turn::Fill(Filling { key: None }),
             Entry::Occupied(fill) => Turn::Wait(fill.get().clone()),
@@ -138,6 +138,7 @@ mod tests {
     use std::task::Context;
 
     use super::*;
+    use crate::env::spawn;
 
     fn filling(turn: Turn) -> Option<Filling> {
         match turn {
@@ -171,8 +172,11 @@ mod tests {
         let inner = filling(fills.begin(b"k", Caller::Thread)).unwrap();
         drop(inner);
         let other = fills.clone();
-        let waits = thread::spawn(move || filling(other.begin(b"k", Caller::Thread)).is_none());
-        assert!(waits.join().unwrap(), "the outer one goes on");
+        let waits = move || {
+            let turn = other.begin(b"k", Caller::Thread);
+            assert!(filling(turn).is_none(), "the outer one goes on");
+        };
+        spawn("another", waits).unwrap().join().unwrap();
         drop(outer);
     }
 }

@@ -223,7 +223,7 @@ fn first_copy(world: &World, limit: usize, mut step: impl FnMut(usize)) -> Resul
     Ok(paged.copy)
 }
 
-/// What jobs had left out before its first page, no first copy has; what they leave out later, it may have.
+/// No first copy has an item that jobs had left out before its first page; it may have one that they leave out later.
 #[test]
 fn a_first_copy_may_be_made_by_a_reader_for_each_page() {
     let world = World::new(1);

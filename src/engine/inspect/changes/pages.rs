@@ -43,7 +43,7 @@ const KEYS: u8 = 4;
 #[derive(
     Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
-pub(super) struct Place {
+pub struct Place {
     version: Seq,
     container: String,
     rank: u8,
