@@ -54,13 +54,31 @@ pub fn counted(number: u64, one: &str) -> String {
     format!("{} {one}{ending}", count(number))
 }
 
-/// `1.5 us`, `850 us`, `12.3 ms`, `4.5 s`, `12 min`, `3.2 h`, `8.1 d`.
+/// `5 min`, `2 h`, `30 d`, of a whole number of seconds that is one of these.
+pub fn exact(time: Duration) -> String {
+    const UNITS: [(u64, &str); 4] = [
+        (365 * 86_400, "y"),
+        (86_400, "d"),
+        (3_600, "h"),
+        (60, "min"),
+    ];
+    let seconds = time.as_secs();
+    let unit = UNITS
+        .iter()
+        .find(|(length, _)| seconds.is_multiple_of(*length));
+    unit.map_or(format!("{seconds} s"), |(length, unit)| {
+        format!("{} {unit}", seconds / length)
+    })
+}
+
+/// `1.5 us`, `850 us`, `12.3 ms`, `123 ms`, `4.5 s`, `12 min`, `3.2 h`, `8.1 d`.
 pub fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
         ..1e-5 => format!("{:.1} us", seconds * 1e6),
         ..1e-3 => format!("{:.0} us", seconds * 1e6),
-        ..1.0 => format!("{:.1} ms", seconds * 1e3),
+        ..0.1 => format!("{:.1} ms", seconds * 1e3),
+        ..1.0 => format!("{:.0} ms", seconds * 1e3),
         ..120.0 => format!("{seconds:.1} s"),
         ..7_200.0 => format!("{:.0} min", seconds / 60.0),
         ..172_800.0 => format!("{:.1} h", seconds / 3_600.0),

@@ -6,7 +6,7 @@ mod load;
 mod meter;
 mod report;
 mod session;
-mod spark;
+pub mod spark;
 mod starved;
 mod watch;
 

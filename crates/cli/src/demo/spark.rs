@@ -8,13 +8,19 @@ const COLUMNS: usize = 56;
 pub fn line(amounts: &[u64], most: u64) -> String {
     let part = amounts.len().div_ceil(COLUMNS).max(1);
     let highest = |part: &[u64]| part.iter().copied().max().unwrap_or(0);
+    let parts: Vec<u64> = amounts.chunks(part).map(highest).collect();
+    bars(&parts, most)
+}
+
+/// The same, a bar for each amount.
+pub fn bars(amounts: &[u64], most: u64) -> String {
     let bar = |amount: u64| {
         let steps = BARS.len() as u64 - 1;
         // An amount above zero has a visible bar.
         let height = (u128::from(amount) * u128::from(steps)).div_ceil(u128::from(most.max(1)));
         BARS[height as usize]
     };
-    amounts.chunks(part).map(highest).map(bar).collect()
+    amounts.iter().copied().map(bar).collect()
 }
 
 #[cfg(test)]

@@ -82,14 +82,16 @@ pub fn strip(label: &str, parts: &[StripPart]) -> String {
     out + "</svg>"
 }
 
-/// A column for each value, those before `now` in another colour.
-pub fn columns(label: &str, values: &[u64], now: usize) -> String {
+/// Bars side by side, each of its class; one of nothing is a gap.
+pub fn columns(label: &str, bars: &[(f64, &str)]) -> String {
     let mut out = svg("columns", label, 100);
-    let most = values.iter().copied().max().unwrap_or(0).max(1) as f64;
-    let width = 1_000.0 / values.len().max(1) as f64;
-    for (at, value) in values.iter().enumerate().filter(|(_, value)| **value > 0) {
-        let height = (*value as f64 / most * 100.0).max(1.5);
-        let class = if at < now { "past" } else { "future" };
+    let most = bars.iter().map(|(amount, _)| *amount).fold(0.0, f64::max);
+    let width = 1_000.0 / bars.len().max(1) as f64;
+    for (at, (amount, class)) in bars.iter().enumerate() {
+        if *amount < 0.5 {
+            continue;
+        }
+        let height = (amount / most * 100.0).max(1.5);
         let _ = write!(
             out,
             "<rect class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{height:.1}\"/>",
@@ -98,11 +100,6 @@ pub fn columns(label: &str, values: &[u64], now: usize) -> String {
             width * 0.84
         );
     }
-    let at = now as f64 * width;
-    let _ = write!(
-        out,
-        "<line class=\"now\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"0\" y2=\"100\"/>"
-    );
     out + "</svg>"
 }
 

@@ -6,6 +6,8 @@
 //! keys.rs    where tables lie among the keys, without the keys
 //! text.rs    the text, and amounts in words
 //! json.rs    the same as JSON
+//! ends.rs    what ends, as it is drawn: the past, bars that grow, never
+//! verdict.rs what is to be known first, in words
 //! html.rs    pieces of a page: escaping, tables, pictures
 //! page.rs    the page; with style.css and film.js
 //! ```
@@ -13,6 +15,7 @@
 //! Its reader may not be meant to see the data, so it has no value and, unless asked for, no key: tables lie at ranks.
 //! Names are escaped wherever they stand.
 
+mod ends;
 mod facts;
 pub mod film;
 mod html;
@@ -20,6 +23,7 @@ mod json;
 mod keys;
 mod page;
 mod text;
+mod verdict;
 
 use std::io::{Write, stdout};
 

@@ -3,12 +3,13 @@
 use std::fmt::Write;
 use std::time::SystemTime;
 
-use ebbtide::{DueBucket, RunInfo};
+use ebbtide::RunInfo;
 
+use super::ends::{Ends, Sum};
 use super::facts::{Facts, Of, ratio};
 use super::film::{Fate, Frame, Kind, Picture};
 use super::html::{StripPart, Text, columns, details, line, name, strip, table};
-use super::{keys, text};
+use super::{keys, text, verdict};
 use crate::{moment, show};
 
 /// Of so many containers the details are open from the start, and of so many there are any: those that take most disk.
@@ -59,7 +60,11 @@ fn glance(facts: &Facts) -> String {
         .into_iter()
         .map(|(what, amount)| vec![Text(what).to_string(), Text(&amount).to_string()])
         .collect();
-    let mut out = table("The database", &["what", "amount"], &rows);
+    let mut out = format!(
+        "<p class=\"verdict\">{}</p>\n",
+        Text(&verdict::verdict(facts))
+    );
+    out += &table("The database", &["what", "amount"], &rows);
     for trouble in &facts.trouble {
         let _ = writeln!(out, "<p class=\"bad\">{}</p>", Text(trouble));
     }
@@ -150,68 +155,84 @@ fn container(of: &Of, facts: &Facts) -> String {
         let _ = write!(out, "<li>{}</li>", Text(&line));
     }
     out += "</ul>\n";
-    out + &due(&of.due, facts.now) + &runs(&of.runs, facts)
+    out + &due(of, facts.now) + &runs(&of.runs, facts)
 }
 
-fn due(due: &[DueBucket], now: SystemTime) -> String {
-    if due.is_empty() {
+fn due(of: &Of, now: SystemTime) -> String {
+    let ends = Ends::of(&of.due, now, (of.stats.live_items, of.stats.live_bytes));
+    if ends.is_empty() {
         return "<p>Nothing in it ends.</p>\n".to_owned();
     }
-    let is_past = due.partition_point(|bucket| bucket.until <= now);
-    let mut out = String::from("<h4>What ends, and what comes back</h4>\n<div class=\"curves\">");
-    type Value = fn(&DueBucket) -> u64;
-    type Shown = fn(u64) -> String;
-    let curves: [(&str, Value, Shown); 3] = [
-        (
-            "items that end",
-            |due| due.items,
-            |items| format!("about {}", show::count(show::about(items))),
-        ),
-        ("their bytes", |due| due.bytes, show::bytes),
+    let mut out = String::from(
+        "<h4>What ends, and what comes back</h4>\n<p><span class=\"swatch past\"></span>has ended, stored yet \
+         <span class=\"swatch future\"></span>ends within that time <span class=\"swatch never\"></span>never ends</p>\n\
+         <div class=\"curves\">",
+    );
+    type Value = fn(&Sum) -> f64;
+    let curves: [(&str, Value, fn(u64) -> String); 3] = [
+        ("items", |sum| sum.items, text::about_items),
+        ("their bytes", |sum| sum.bytes, text::about_bytes),
         (
             "disk space that comes back",
-            |due| due.disk_bytes,
-            show::bytes,
+            |sum| sum.disk,
+            text::about_bytes,
         ),
     ];
     for (what, value, shown) in curves {
-        let values: Vec<u64> = due.iter().map(value).collect();
-        let (most, all) = (
-            values.iter().max().copied().unwrap_or(0),
-            values.iter().sum(),
-        );
-        let label = format!("{what}: a column for each row of the table below");
+        let sums: Vec<_> = ends.bars.iter().map(|bar| value(&bar.sum)).collect();
+        let (all, past) = (sums.iter().sum::<f64>(), value(&ends.past));
+        let mut bars = vec![(past, "past"), (0.0, "")];
+        bars.extend(sums.into_iter().map(|sum| (sum, "future")));
+        if ends.has_never() {
+            bars.extend([(0.0, ""), (value(&ends.never), "never")]);
+        }
+        let label = format!("{what}: a bar for each row of the table below");
         let _ = write!(
             out,
-            "<figure><figcaption>{what}: {} in all, {} at most in one</figcaption>{}</figure>",
-            shown(all),
-            shown(most),
-            columns(&label, &values, is_past)
+            "<figure><figcaption>{what}: {} from now on, {} of the past</figcaption>{}{}</figure>",
+            shown(all as u64),
+            shown(past as u64),
+            columns(&label, &bars),
+            axis(&ends)
         );
     }
-    let ends = |bucket: Option<&DueBucket>| {
-        bucket.map_or(String::new(), |due| moment::relative(due.until, now))
-    };
-    let _ = write!(
-        out,
-        "</div>\n<p class=\"axis\"><span>{}</span><span>now: the line</span><span>{}</span></p>\n",
-        ends(due.first()),
-        ends(due.last())
-    );
-    let head = ["until", "items, about", "bytes", "disk"];
-    let rows: Vec<_> = due
-        .iter()
-        .map(|due| {
-            vec![
-                moment::relative(due.until, now),
-                show::count(show::about(due.items)),
-                show::bytes(due.bytes),
-                show::bytes(due.disk_bytes),
-            ]
-        })
-        .collect();
+    out += "</div>\n";
+    let head = ["end", "items, about", "bytes, about", "disk, about"];
     let caption = "Each row from the one before; of the past, what is stored yet";
-    out + &details("As a table", &table(caption, &head, &rows), false)
+    out + &details(
+        "As a table",
+        &table(caption, &head, &text::ends(&ends)),
+        false,
+    )
+}
+
+/// The names of the bars that have one, each below its bar.
+fn axis(ends: &Ends) -> String {
+    let mut names = vec!["past", ""];
+    names.extend(ends.bars.iter().map(|bar| bar.tick));
+    if ends.has_never() {
+        names.extend(["", "never"]);
+    }
+    let mut out = format!(
+        "<div class=\"ticks\" style=\"grid-template-columns: repeat({}, minmax(0, 1fr))\">",
+        names.len()
+    );
+    // A name is wider than a bar: those that have no room are left out, but for the two at the sides.
+    let (room, last) = (names.len().div_ceil(9), names.len() - 1);
+    let mut taken = 0;
+    let has_name = names
+        .iter()
+        .enumerate()
+        .filter(|(_, name)| !name.is_empty());
+    for (at, name) in has_name {
+        let is_side = at == 0 || ends.has_never() && at == last;
+        if !is_side && (at < taken + room || ends.has_never() && at + room > last) {
+            continue;
+        }
+        taken = at;
+        let _ = write!(out, "<span style=\"grid-column: {}\">{name}</span>", at + 1);
+    }
+    out + "</div>"
 }
 
 /// Each run a row, each table a part of it: from its first key to its last, by their ranks among all such keys.

@@ -5,8 +5,10 @@ use std::time::SystemTime;
 
 use ebbtide::DefaultTtl;
 
+use super::ends::{Ends, Sum};
 use super::facts::{Facts, Of, ratio};
 use super::keys;
+use super::verdict::verdict;
 use crate::{moment, show, table};
 
 /// Of so many containers there is more than a line: those that take most disk.
@@ -23,6 +25,7 @@ pub fn text(facts: &Facts) -> String {
         table::printable(&facts.dir),
         moment::date_and_time(facts.now)
     );
+    let _ = writeln!(out, "{}\n", table::printable(&verdict(facts)));
     let pair = |(what, amount): (&str, String)| vec![what.to_owned(), amount];
     let rows: Vec<_> = glance(facts).into_iter().map(pair).collect();
     out += &table::whole(&["DATABASE", ""], &rows);
@@ -116,6 +119,38 @@ pub fn amplification(facts: &Facts) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// An estimate of a number of items.
+pub fn about_items(items: u64) -> String {
+    show::count(show::about(items))
+}
+
+/// An estimate of a number of bytes.
+pub fn about_bytes(bytes: u64) -> String {
+    show::bytes(show::about(bytes))
+}
+
+/// Rows of what has ended and is stored yet, what ends from each time on until the next, and what never ends.
+pub fn ends(ends: &Ends) -> Vec<Vec<String>> {
+    let row = |when: String, sum: &Sum| {
+        vec![
+            when,
+            about_items(sum.items.round() as u64),
+            about_bytes(sum.bytes.round() as u64),
+            about_bytes(sum.disk.round() as u64),
+        ]
+    };
+    let mut rows = vec![row("past".to_owned(), &ends.past)];
+    for bar in &ends.bars {
+        rows.push(row(format!("within {}", show::exact(bar.until)), &bar.sum));
+    }
+    if ends.has_never() {
+        let mut never = row("never".to_owned(), &ends.never);
+        never[3] = "-".to_owned();
+        rows.push(never);
+    }
+    rows
+}
+
 pub fn oldest(moment: Option<SystemTime>, now: SystemTime) -> String {
     moment.map_or("-".to_owned(), |oldest| moment::relative(oldest, now))
 }
@@ -184,21 +219,14 @@ fn container(of: &Of, facts: &Facts) -> String {
     for line in of.retention(&at) {
         let _ = writeln!(out, "{line}");
     }
-    let rows: Vec<_> = of
-        .due
-        .iter()
-        .map(|due| {
-            vec![
-                moment::relative(due.until, facts.now),
-                show::count(show::about(due.items)),
-                show::bytes(due.bytes),
-                show::bytes(due.disk_bytes),
-            ]
-        })
-        .collect();
-    // There are never so many that the last ones had to be left out.
-    if !rows.is_empty() {
-        out += &table::whole(&["ENDS UNTIL", "ITEMS, ABOUT", "BYTES", "DISK BACK"], &rows);
+    let ends = Ends::of(
+        &of.due,
+        facts.now,
+        (of.stats.live_items, of.stats.live_bytes),
+    );
+    if !ends.is_empty() {
+        let head = ["END", "ITEMS, ABOUT", "BYTES, ABOUT", "DISK BACK, ABOUT"];
+        out += &table::whole(&head, &self::ends(&ends));
     }
     let ranks = keys::Ranks::of(&of.runs);
     let mut tables = vec![];

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! reading.rs   one look at the database; rates are what lies between two
+//! history.rs   the last minutes, as bars
 //! view.rs      which container, in what order; a frame of it, in text
 //! ```
 //!
@@ -9,6 +10,7 @@
 //! process. So it shows the figures of the files: writes by their numbers, the log by its length, jobs by their edits.
 //! It does not show figures that only the writer knows: latencies, stalls, the step of a job at this moment.
 
+mod history;
 mod reading;
 mod view;
 
@@ -78,6 +80,7 @@ fn run(
             if !view.is_paused {
                 db.catch_up()?;
                 reading = TopSample::of(db, Some(&reading))?;
+                view.history.add(&reading);
             }
         }
     }

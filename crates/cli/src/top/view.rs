@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! what it is, when                                     1 line
-//! rates; live against disk; oldest unreclaimed         4 lines
+//! unreclaimed, live, disk; rates                       4 lines
+//! history, on 30 rows or more                          5 lines
 //! containers, as many as have room                     a third
 //! runs of the selected one, what comes back next first a third
 //! last edits, newest first                             a third
@@ -13,8 +14,12 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
-use super::reading::{Of, TopSample};
+use super::history::History;
+use super::reading::{Of, Rates, TopSample};
 use crate::{moment, show, table};
+
+/// History is shown from so many rows on.
+const ROWS_WITH_HISTORY: usize = 30;
 
 /// In which order containers stand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +52,7 @@ pub struct View {
     title: String,
     pub sort: Sort,
     pub is_paused: bool,
+    pub history: History,
     /// The selected container; the first while there is none of this name.
     selected: Option<String>,
 }
@@ -60,6 +66,7 @@ impl View {
             title,
             sort: Sort::Disk,
             is_paused: false,
+            history: History::default(),
             selected: None,
         }
     }
@@ -113,7 +120,15 @@ impl View {
         let at = moment::date_and_time(reading.now);
         let title = table::printable(&self.title);
         let mut lines = vec![(format!("{title}  {}{paused}", &at[..19]), bold)];
-        lines.extend(amounts(reading).map(|line| (line, plain)));
+        lines.extend(amounts(reading).map(|(line, is_bold)| match is_bold {
+            true => (line, bold),
+            false => (line, plain),
+        }));
+        if rows >= ROWS_WITH_HISTORY {
+            let history = self.history.lines(columns);
+            let styled = history.into_iter().enumerate();
+            lines.extend(styled.map(|(at, line)| (line, if at == 0 { bold } else { plain })));
+        }
         // Heads and keys take a line each; what is left is shared.
         let share = rows.saturating_sub(lines.len() + 4) / 3;
         let sorted = self.sorted(reading);
@@ -199,49 +214,62 @@ impl View {
     }
 }
 
-fn amounts(reading: &TopSample) -> [String; 4] {
+/// Heads and amounts, a column each, whole on 80 columns.
+fn amounts(reading: &TopSample) -> [(String, bool); 4] {
     let stats = &reading.stats;
-    let rates = match reading.rates {
-        None => "writes -/s".to_owned(),
-        Some(rates) => {
-            let bytes = |rate: f64| show::bytes(rate as u64);
-            format!(
-                "writes {}/s  log {}/s  flushed {}/s  merged {}/s  given back unread {}/s",
-                show::count(rates.writes as u64),
-                bytes(rates.logged),
-                bytes(rates.flushed),
-                bytes(rates.merged),
-                bytes(rates.dropped)
-            )
-        }
-    };
     let oldest = stats.oldest_unreclaimed;
-    let oldest = oldest.map_or("none".to_owned(), |oldest| {
-        moment::relative(oldest, reading.now)
-    });
-    let behind = match stats.overdue.is_zero() {
-        true => String::new(),
-        false => format!("  BEHIND ITS DEADLINE by {}", show::time(stats.overdue)),
-    };
+    let age = oldest.and_then(|oldest| reading.now.duration_since(oldest).ok());
+    let rate = |of: fn(&Rates) -> f64| reading.rates.as_ref().map(|rates| of(rates) as u64);
+    let bytes = |rate: Option<u64>| rate.map_or("-".to_owned(), show::bytes);
+    let rows: [[(&str, String); 7]; 2] = [
+        [
+            ("UNRECLAIMED", show::bytes(stats.expired_bytes)),
+            ("OLDEST", age.map_or("-".to_owned(), show::time)),
+            ("LIVE", show::bytes(stats.live_bytes)),
+            ("ITEMS", short(stats.live_items)),
+            ("DISK", show::bytes(stats.disk_bytes)),
+            ("TABLES", show::bytes(stats.table_bytes)),
+            ("LOG", show::bytes(stats.log_bytes)),
+        ],
+        [
+            (
+                "WRITES/S",
+                rate(|of| of.writes).map_or("-".to_owned(), short),
+            ),
+            ("LOGGED/S", bytes(rate(|of| of.logged))),
+            ("FLUSHED/S", bytes(rate(|of| of.flushed))),
+            ("MERGED/S", bytes(rate(|of| of.merged))),
+            ("UNLINKED/S", bytes(rate(|of| of.dropped))),
+            ("SUPERSEDED", show::bytes(stats.superseded_bytes)),
+            (
+                "BEHIND",
+                match stats.overdue.is_zero() {
+                    true => "no".to_owned(),
+                    false => show::time(stats.overdue),
+                },
+            ),
+        ],
+    ];
+    let line = |cells: [&str; 7]| -> String { cells.map(|cell| format!("{cell:>11}")).concat() };
+    let [first, second] = rows;
     [
-        rates,
-        format!(
-            "live {} in {}  expired {}  superseded {}",
-            show::bytes(stats.live_bytes),
-            show::counted(stats.live_items, "item"),
-            show::bytes(stats.expired_bytes),
-            show::bytes(stats.superseded_bytes)
+        (line(first.each_ref().map(|cell| cell.0)), true),
+        (line(first.each_ref().map(|cell| cell.1.as_str())), false),
+        (line(second.each_ref().map(|cell| cell.0)), true),
+        (
+            line(second.each_ref().map(|cell| cell.1.as_str())),
+            !stats.overdue.is_zero(),
         ),
-        format!(
-            "disk {}  tables {}  log {}  runs {}  not flushed {}",
-            show::bytes(stats.disk_bytes),
-            show::bytes(stats.table_bytes),
-            show::bytes(stats.log_bytes),
-            show::count(stats.runs),
-            show::bytes(stats.memtable_bytes)
-        ),
-        format!("oldest unreclaimed {oldest}{behind}"),
     ]
+}
+
+/// A number in at most nine characters.
+fn short(number: u64) -> String {
+    match number {
+        ..10_000_000 => show::count(number),
+        ..10_000_000_000 => format!("{} M", show::count(number / 1_000_000)),
+        _ => format!("{} G", show::count(number / 1_000_000_000)),
+    }
 }
 
 /// The runs of a container: what comes back next comes first.
@@ -378,5 +406,73 @@ mod tests {
         let mut view = View::new("db".to_owned());
         view.step(&reading, 1);
         assert!(shown(&view, &reading, 80, 24).contains(&"no container".to_owned()));
+    }
+
+    #[test]
+    fn amounts_are_whole_on_eighty_columns() {
+        let (_folder, mut reading) = database();
+        let stats = &mut reading.stats;
+        let sizes = [
+            &mut stats.expired_bytes,
+            &mut stats.live_bytes,
+            &mut stats.disk_bytes,
+            &mut stats.table_bytes,
+            &mut stats.log_bytes,
+            &mut stats.superseded_bytes,
+        ];
+        sizes.map(|bytes| *bytes = 1_023 << 40);
+        stats.live_items = 9_999_999_999;
+        stats.overdue = Duration::from_secs(7_199);
+        reading.rates = Some(Rates {
+            writes: 1e7 - 1.0,
+            logged: 1e9,
+            flushed: 1e9,
+            merged: 1e9,
+            dropped: 1e9,
+        });
+        let frame = shown(&View::new("db".to_owned()), &reading, 80, 24);
+        assert!(frame[1].starts_with("UNRECLAIMED"), "{}", frame[1]);
+        let heads = [1, 3].map(|at| frame[at].split_whitespace().count());
+        assert_eq!(heads, [7, 7], "{:?}", &frame[1..5]);
+        let amounts = [2, 4].map(|at| {
+            frame[at]
+                .split("  ")
+                .filter(|cell| !cell.is_empty())
+                .count()
+        });
+        assert_eq!(amounts, [7, 7], "{:?}", &frame[1..5]);
+        assert!(frame[4].ends_with("120 min"), "{}", frame[4]);
+    }
+
+    #[test]
+    fn history_is_shown_where_there_is_room() {
+        let (_folder, mut reading) = database();
+        let mut view = View::new("db".to_owned());
+        reading.rates = Some(Rates {
+            writes: 100.0,
+            logged: 0.0,
+            flushed: 0.0,
+            merged: 0.0,
+            dropped: 0.0,
+        });
+        for step in 1..=300u64 {
+            reading.stats.live_bytes = step;
+            reading.stats.disk_bytes = 300;
+            view.history.add(&reading);
+        }
+        let frame = shown(&view, &reading, 80, 40);
+        let at = frame.iter().position(|row| row.starts_with("HISTORY"));
+        let lines = &frame[at.unwrap() + 1..][..4];
+        assert!(
+            lines[0].starts_with("       live      300 B at most"),
+            "{lines:?}"
+        );
+        assert!(
+            lines[0].contains("▇█") && lines[2].ends_with("██"),
+            "{lines:?}"
+        );
+        assert!(frame.iter().all(|row| row.width() <= 80));
+        let small = shown(&view, &reading, 80, 24);
+        assert!(!small.iter().any(|row| row.starts_with("HISTORY")));
     }
 }

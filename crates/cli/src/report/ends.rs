@@ -1,0 +1,235 @@
+//! The ends of items, as they are drawn: what has ended in one bar, from now on bars whose lengths grow, what never ends in one.
+//!
+//! ```text
+//! past │ 1 s  2 s  5 s  ..  1 m  2 m  ..  1 h  ..  1 d  ..  │ never
+//! ```
+//!
+//! The database tells ends in steps of its own, few of which are wider than a quarter of their distance from now. A step that lies
+//! in several bars is divided among them by time.
+
+use std::time::{Duration, SystemTime};
+
+use ebbtide::DueBucket;
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 3_600;
+const DAY: u64 = 86_400;
+const YEAR: u64 = 365 * DAY;
+
+/// Where bars end, in seconds from now, and the name of those that a tick names.
+const BOUNDS: [(u64, &str); 34] = [
+    (1, "1 s"),
+    (2, ""),
+    (5, ""),
+    (10, "10 s"),
+    (20, ""),
+    (30, ""),
+    (MINUTE, "1 m"),
+    (2 * MINUTE, ""),
+    (5 * MINUTE, ""),
+    (10 * MINUTE, "10 m"),
+    (20 * MINUTE, ""),
+    (30 * MINUTE, ""),
+    (HOUR, "1 h"),
+    (2 * HOUR, ""),
+    (4 * HOUR, ""),
+    (8 * HOUR, ""),
+    (16 * HOUR, ""),
+    (DAY, "1 d"),
+    (2 * DAY, ""),
+    (3 * DAY, ""),
+    (5 * DAY, ""),
+    (7 * DAY, "7 d"),
+    (14 * DAY, ""),
+    (30 * DAY, "30 d"),
+    (60 * DAY, ""),
+    (90 * DAY, ""),
+    (180 * DAY, ""),
+    (YEAR, "1 y"),
+    (2 * YEAR, ""),
+    (5 * YEAR, ""),
+    (10 * YEAR, "10 y"),
+    (20 * YEAR, ""),
+    (50 * YEAR, ""),
+    // Nothing lives longer.
+    (70 * YEAR, ""),
+];
+
+/// The width of a step, as a part of its distance from now.
+const WIDEST: f64 = 0.25;
+
+/// Items that end, their bytes, and the disk space that comes back: estimates.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sum {
+    pub items: f64,
+    pub bytes: f64,
+    pub disk: f64,
+}
+
+impl Sum {
+    fn add(&mut self, due: &DueBucket, share: f64) {
+        self.items += due.items as f64 * share;
+        self.bytes += due.bytes as f64 * share;
+        self.disk += due.disk_bytes as f64 * share;
+    }
+
+    fn is_none(&self) -> bool {
+        self.items < 0.5 && self.bytes < 0.5 && self.disk < 0.5
+    }
+}
+
+/// A bar of what is to come.
+pub struct Bar {
+    /// Its end, from now.
+    pub until: Duration,
+    /// Empty: it has no tick.
+    pub tick: &'static str,
+    pub sum: Sum,
+}
+
+/// See the file's head.
+pub struct Ends {
+    pub past: Sum,
+    /// From the first that has anything to the last; those in between without a gap.
+    pub bars: Vec<Bar>,
+    /// Disk space that comes back with it is not known.
+    pub never: Sum,
+}
+
+impl Ends {
+    /// Of what a container tells, of whose items so many are live.
+    pub fn of(due: &[DueBucket], now: SystemTime, (items, bytes): (u64, u64)) -> Ends {
+        let mut past = Sum::default();
+        let mut bars: Vec<Bar> = BOUNDS
+            .iter()
+            .map(|&(seconds, tick)| Bar {
+                until: Duration::from_secs(seconds),
+                tick,
+                sum: Sum::default(),
+            })
+            .collect();
+        let mut from = 0.0;
+        for step in due {
+            let Ok(ahead) = step.until.duration_since(now) else {
+                past.add(step, 1.0);
+                continue;
+            };
+            let to = ahead.as_secs_f64();
+            divide(&mut bars, step, (to * (1.0 - WIDEST)).max(from), to);
+            from = to;
+        }
+        let mut never = Sum {
+            items: items as f64,
+            bytes: bytes as f64,
+            disk: 0.0,
+        };
+        for bar in &bars {
+            never.items = (never.items - bar.sum.items).max(0.0);
+            never.bytes = (never.bytes - bar.sum.bytes).max(0.0);
+        }
+        // The rest of an estimate is no item that never ends.
+        if never.items < items as f64 / 20.0 {
+            never = Sum::default();
+        }
+        let last = bars.iter().rposition(|bar| !bar.sum.is_none());
+        bars.truncate(last.map_or(0, |last| last + 1));
+        let first = bars.iter().position(|bar| !bar.sum.is_none());
+        bars.drain(..first.unwrap_or(0));
+        Ends { past, bars, never }
+    }
+
+    /// Whether there is nothing to draw.
+    pub fn is_empty(&self) -> bool {
+        self.past.is_none() && self.bars.is_empty()
+    }
+
+    pub fn has_never(&self) -> bool {
+        !self.never.is_none()
+    }
+}
+
+/// Divides a step from one time to another among the bars that it lies in.
+fn divide(bars: &mut [Bar], step: &DueBucket, from: f64, to: f64) {
+    let mut begin: f64 = 0.0;
+    let last = bars.len() - 1;
+    for (at, bar) in bars.iter_mut().enumerate() {
+        let end = match at == last {
+            true => f64::INFINITY,
+            false => bar.until.as_secs_f64(),
+        };
+        let share = match to > from {
+            true => (end.min(to) - begin.max(from)).max(0.0) / (to - from),
+            false => f64::from(u8::from(begin <= to && to < end)),
+        };
+        bar.sum.add(step, share);
+        begin = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ebbtide::{ManualClock, Options, Ttl};
+
+    use super::*;
+
+    #[test]
+    fn each_item_is_in_the_bar_of_its_end() {
+        let clock = ManualClock::new(1_800_000_000_000);
+        let db = Options::new()
+            .clock(clock.clone())
+            .open_temporary()
+            .unwrap();
+        let c = db.container("c").unwrap();
+        let lifetimes = [1_000, 50_000, 3_000_000, 500_000_000];
+        for (at, millis) in lifetimes.into_iter().enumerate() {
+            for n in 0..1_000 {
+                let ttl = Duration::from_millis(millis + n);
+                c.put_with_ttl(format!("{at} {n:04}"), [0; 50], ttl)
+                    .unwrap();
+            }
+        }
+        for n in 0..1_000 {
+            c.put_with_ttl(format!("never {n:04}"), [0; 50], Ttl::Never)
+                .unwrap();
+        }
+        db.flush().unwrap();
+        clock.advance(Duration::from_secs(3));
+        let stats = c.stats();
+        let live = (stats.live_items, stats.live_bytes);
+        let ends = Ends::of(&c.due(), db.now(), live);
+        let about = |items: f64| (950.0..=1_050.0).contains(&items);
+        assert!(about(ends.past.items), "{:?}", ends.past);
+        assert!(
+            ends.has_never() && about(ends.never.items),
+            "{:?}",
+            ends.never
+        );
+        let at = |name: &str| ends.bars.iter().position(|bar| bar.tick == name).unwrap();
+        let up_to = |name: &str| -> f64 {
+            let bars = &ends.bars[..=at(name)];
+            bars.iter().map(|bar| bar.sum.items).sum()
+        };
+        let sums = [
+            up_to("1 m"),
+            up_to("10 m"),
+            up_to("1 h"),
+            up_to("1 d"),
+            up_to("7 d"),
+        ];
+        assert!(
+            about(sums[0]) && about(sums[2] - sums[0]) && about(sums[4] - sums[2]),
+            "{sums:?}"
+        );
+        let all: f64 = ends.bars.iter().map(|bar| bar.sum.items).sum();
+        assert!((2_900.0..=3_100.0).contains(&all), "{all}");
+        assert_eq!(ends.bars.last().unwrap().tick, "7 d");
+    }
+
+    #[test]
+    fn of_nothing_nothing_is_drawn() {
+        let ends = Ends::of(&[], SystemTime::UNIX_EPOCH, (0, 0));
+        assert!(ends.is_empty() && !ends.has_never());
+        let ends = Ends::of(&[], SystemTime::UNIX_EPOCH, (5, 100));
+        assert!(ends.is_empty() && ends.has_never());
+    }
+}
