@@ -197,8 +197,8 @@ pub use typed::value::{Json, TypedValue};
 pub use typed::view::TypedView;
 pub use values::disk_usage::{DiskHolder, DiskKind, DiskRow, DiskUsage};
 pub use values::listener::{
-    BackgroundErrorEvent, CompactionEvent, EventListener, FlushEvent, ReclaimEvent, StallEvent,
-    SyncEvent,
+    BackgroundErrorEvent, CompactionEvent, ControlEvent, EventListener, FlushEvent, ReclaimEvent,
+    StallEvent, SyncEvent,
 };
 pub use values::stats::{ContainerStats, Damage, ReclaimLag, Stats};
 pub use values::{Compression, Quota, Reads, WhenFull};

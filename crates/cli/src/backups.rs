@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::arguments::{Backup, BackupAction, Home, Restore};
 use crate::failure::{self, Failure, Outcome};
 use crate::interrupt::Undo;
+use crate::store::Writer;
 use crate::{show, store, table};
 
 impl From<ebbtide_backup::Error> for Failure {
@@ -106,9 +107,10 @@ pub fn backup(backup: &Backup, json: bool) -> Outcome {
 
 fn make(backups: Backups, home: &Home, to: &str, json: bool) -> Outcome {
     expect_outside(Path::new(to), &home.dir)?;
-    let db = store::copy(home)?;
-    let report = at_work(backups, |backups| backups.backup(&db, &home.dir))?;
-    db.close()?;
+    let writer = store::copy(home)?;
+    let copy = |to: &Path| copied(&writer, to);
+    let report = at_work(backups, |backups| backups.backup_of(&copy, &home.dir))?;
+    writer.close()?;
     let line = json!({
         "backup": report.number,
         "files": report.files,
@@ -135,14 +137,25 @@ fn make(backups: Backups, home: &Home, to: &str, json: bool) -> Outcome {
     })
 }
 
+/// The copy that is read, made by the process that has the database open.
+fn copied(writer: &Writer, to: &Path) -> ebbtide_backup::Result<()> {
+    match writer {
+        Writer::Own(db) => Ok(db.checkpoint(to)?),
+        Writer::Other(_) => writer.checkpoint(to).map_err(|failure| {
+            ebbtide_backup::Error::Refused(failure.why().to_owned())
+        }),
+    }
+}
+
 fn act(action: &BackupAction, json: bool) -> Outcome {
     match action {
         BackupAction::Ledger { home, to } => {
             expect_outside(Path::new(to), &home.dir)?;
             let backups = backups(to, None)?;
-            let db = store::copy(home)?;
-            let number = at_work(backups, |backups| backups.ledger(&db, &home.dir))?;
-            db.close()?;
+            let writer = store::copy(home)?;
+            let copy = |to: &Path| copied(&writer, to);
+            let number = at_work(backups, |backups| backups.ledger_of(&copy, &home.dir))?;
+            writer.close()?;
             say(json, json!({ "ledger": number }), || {
                 format!("ledger {number} of {} in {to}", home.dir.display())
             })

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use clap::error::ErrorKind;
+use ebbtide_control::Failed;
 
 /// The result of every command.
 pub type Outcome<T = ()> = Result<T, Failure>;
@@ -23,7 +24,16 @@ pub enum Failure {
 
 impl From<ebbtide::Error> for Failure {
     fn from(error: ebbtide::Error) -> Self {
-        Failure::Refused(error.to_string())
+        Failure::Refused(ebbtide_control::in_words(&error))
+    }
+}
+
+impl From<Failed> for Failure {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::NotFound(what) => Failure::NotFound(what),
+            other => Failure::Refused(other.to_string()),
+        }
     }
 }
 
@@ -38,6 +48,13 @@ impl From<io::Error> for Failure {
 }
 
 impl Failure {
+    pub fn why(&self) -> &str {
+        match self {
+            Failure::NotFound(why) | Failure::Refused(why) | Failure::Late(why) => why,
+            Failure::ReaderLeft => "the reader left",
+        }
+    }
+
     pub fn file(doing: &str, path: &Path, error: &io::Error) -> Failure {
         Failure::Refused(format!("cannot {doing} {}: {error}", path.display()))
     }
