@@ -161,7 +161,12 @@ pub struct ControlEvent {
 impl ControlEvent {
     /// A request that has been answered.
     #[must_use]
-    pub fn new(request: String, process: Option<u32>, took: Duration, error: Option<String>) -> Self {
+    pub fn new(
+        request: String,
+        process: Option<u32>,
+        took: Duration,
+        error: Option<String>,
+    ) -> Self {
         ControlEvent {
             request,
             process,

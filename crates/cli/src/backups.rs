@@ -141,9 +141,9 @@ fn make(backups: Backups, home: &Home, to: &str, json: bool) -> Outcome {
 fn copied(writer: &Writer, to: &Path) -> ebbtide_backup::Result<()> {
     match writer {
         Writer::Own(db) => Ok(db.checkpoint(to)?),
-        Writer::Other(_) => writer.checkpoint(to).map_err(|failure| {
-            ebbtide_backup::Error::Refused(failure.why().to_owned())
-        }),
+        Writer::Other(_) => writer
+            .checkpoint(to)
+            .map_err(|failure| ebbtide_backup::Error::Refused(failure.why().to_owned())),
     }
 }
 

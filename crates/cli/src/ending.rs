@@ -74,10 +74,17 @@ fn ending(answer: Answer) -> Ending {
 pub fn about(ending: &Ending) -> String {
     if ending.is_counted {
         let items = show::counted(ending.items, "item");
-        let more = if ending.items == MOST_COUNTED { " or more" } else { "" };
+        let more = if ending.items == MOST_COUNTED {
+            " or more"
+        } else {
+            ""
+        };
         return format!("{items}{more}");
     }
     let items = show::counted(show::about(ending.items), "item");
     let bytes = ending.bytes.map(show::bytes);
-    format!("about {items}{}", bytes.map_or(String::new(), |bytes| format!(", {bytes}")))
+    format!(
+        "about {items}{}",
+        bytes.map_or(String::new(), |bytes| format!(", {bytes}"))
+    )
 }

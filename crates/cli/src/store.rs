@@ -133,7 +133,11 @@ pub fn create(home: &Home, writing: Writing) -> Outcome<Writer> {
     let options = Options::new().durability(durability);
     let opened = while_locked(home, || open_or_connect(home, options.clone()));
     opened.map_err(|error| match &error {
-        Error::Locked { .. } => not_alone(home, "which listens on no control socket", " (its program opens one by `ebbtide_control::listen`)"),
+        Error::Locked { .. } => not_alone(
+            home,
+            "which listens on no control socket",
+            " (its program opens one by `ebbtide_control::listen`)",
+        ),
         _ => error.into(),
     })
 }
@@ -160,7 +164,9 @@ fn not_alone(home: &Home, which: &str, remedy: &str) -> Failure {
         Some(waited) => format!("end it (waited for {} s)", waited.as_secs_f64()),
         None => "end it, or --wait TIME".to_owned(),
     };
-    Failure::Refused(format!("{dir} is open elsewhere{process}, {which}{remedy}: {wait}"))
+    Failure::Refused(format!(
+        "{dir} is open elsewhere{process}, {which}{remedy}: {wait}"
+    ))
 }
 
 /// Runs `work`, repeatedly while another process has the database open, for as long as the user will wait.

@@ -57,11 +57,7 @@ impl Client {
         }
     }
 
-    fn ask_once(
-        &self,
-        line: &[u8],
-        progress: &mut dyn FnMut(&Progress),
-    ) -> Result<Answer, Failed> {
+    fn ask_once(&self, line: &[u8], progress: &mut dyn FnMut(&Progress)) -> Result<Answer, Failed> {
         let lost = |why: String| {
             let dir = self.dir.display();
             Failed::Refused(format!(
@@ -77,7 +73,11 @@ impl Client {
             let read = (&mut replies).take(MOST).read_until(b'\n', &mut reply);
             match read {
                 Ok(1..) => {}
-                Ok(0) => return Err(lost(sent.err().map_or("it left".to_owned(), |e| e.to_string()))),
+                Ok(0) => {
+                    return Err(lost(
+                        sent.err().map_or("it left".to_owned(), |e| e.to_string()),
+                    ));
+                }
                 Err(error) => return Err(lost(error.to_string())),
             }
             let reply = serde_json::from_slice(&reply);

@@ -62,7 +62,7 @@ mod client;
 pub use client::{Client, connect};
 pub use owner::owner;
 pub use perform::{MOST_COUNTED, container, figures, perform, watched};
-pub use request::{Answer, Change, Ending, Failed, NewItem, Progress, Request};
+pub use request::{Answer, Change, Ending, Failed, Key, NewItem, Progress, Request};
 pub use server::{Control, Options, listen};
 pub use socket::NAME;
 pub use words::{in_words, likely};

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ebbtide::MAX_VALUE_LEN;
+use ebbtide::{MAX_KEY_LEN, MAX_VALUE_LEN};
 
 use crate::request::Failed;
 
@@ -13,6 +13,7 @@ use crate::request::Failed;
 const SHORT: usize = 64 << 10;
 /// No request is longer: a value in base64 beside its key, or the batch of an import.
 const MOST: usize = 2 * MAX_VALUE_LEN;
+const _: () = assert!((MAX_VALUE_LEN + MAX_KEY_LEN + (8 << 20)) / 3 * 4 + (1 << 20) < MOST);
 /// Read at a time.
 const PIECE: usize = 16 << 10;
 

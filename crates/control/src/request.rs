@@ -395,6 +395,9 @@ mod tests {
     fn a_request_of_another_version_is_refused_by_its_version() {
         let line = br#"{"version":2,"request":{"of":"another kind"}}"#;
         let why = Request::parse(line).unwrap_err().to_string();
-        assert!(why.contains("speaks version 1") && why.contains("asked in version 2"), "{why}");
+        assert!(
+            why.contains("speaks version 1") && why.contains("asked in version 2"),
+            "{why}"
+        );
     }
 }

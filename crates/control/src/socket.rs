@@ -136,8 +136,13 @@ pub fn peer(stream: &UnixStream) -> io::Result<Peer> {
     let process = found.pid.as_raw_nonzero().get();
     Ok(Peer {
         process: u32::try_from(process).ok(),
-        may_ask: found.uid.is_root() || found.uid == rustix::process::geteuid(),
+        may_ask: may_ask(found.uid, rustix::process::geteuid()),
     })
+}
+
+#[cfg(target_os = "linux")]
+fn may_ask(user: rustix::process::Uid, own: rustix::process::Uid) -> bool {
+    user.is_root() || user == own
 }
 
 /// Who is at the other end. The mode of the socket alone says who may connect.
@@ -171,4 +176,22 @@ pub fn has_stirred(stream: &UnixStream) -> bool {
         tv_nsec: 0,
     };
     poll(&mut looked_at, Some(&at_once)).is_ok_and(|found| found > 0)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use rustix::process::Uid;
+
+    use super::*;
+
+    #[test]
+    fn the_own_user_and_root_may_ask() {
+        let users = [0, 1_000, 1_001].map(Uid::from_raw);
+        let may = users.map(|user| may_ask(user, Uid::from_raw(1_000)));
+        assert_eq!(may, [true, true, false]);
+        assert_eq!(
+            users.map(|user| may_ask(user, Uid::ROOT)),
+            [true, false, false]
+        );
+    }
 }

@@ -21,18 +21,23 @@ pub fn in_words(error: &Error) -> String {
             "the time of this database is given by its program, not by a clock, where this is refused: {what}"
         ),
         Error::TimeIsNotGiven => "the time of this database is that of a clock".to_owned(),
-        Error::MissingFeature { feature, what } => format!(
-            "{what} needs this command to be built with `--features {feature}`"
-        ),
+        Error::MissingFeature { feature, what } => {
+            format!("{what} needs this command to be built with `--features {feature}`")
+        }
         Error::ReadOnly => "the database is open to be read only".to_owned(),
-        Error::Closed => "the process that has the database open is closing it: try again".to_owned(),
+        Error::Closed => {
+            "the process that has the database open is closing it: try again".to_owned()
+        }
         Error::Poisoned { cause } => format!(
             "no further writes after an earlier failure ({cause}): the process that has it open must open it again"
         ),
         Error::ContainerDropped { name } => format!("container {name:?} was dropped meanwhile"),
         Error::Corruption { .. } => {
             let said = error.to_string();
-            said.replace("`ebbtide repair` (in a program: ebbtide::repair)", "`ebbtide repair`")
+            said.replace(
+                "`ebbtide repair` (in a program: ebbtide::repair)",
+                "`ebbtide repair`",
+            )
         }
         _ => error.to_string(),
     }
