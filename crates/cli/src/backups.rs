@@ -95,6 +95,7 @@ pub fn backup(backup: &Backup, json: bool) -> Outcome {
                 dir: dir.clone(),
                 wait: backup.wait,
             };
+            expect_no_action(dir)?;
             let mut backups = backups(to, backup.rate)?;
             if let Some(time) = backup.skip_ending_within {
                 backups = backups.skip_ending_within(time);
@@ -105,7 +106,41 @@ pub fn backup(backup: &Backup, json: bool) -> Outcome {
     }
 }
 
+/// A word that is nearly one of the commands here, and names no folder.
+fn expect_no_action(dir: &Path) -> Outcome {
+    let word = dir.to_string_lossy();
+    let likely = ebbtide_control::likely(&word, ["ledger", "prove", "prune"]);
+    match likely.is_empty() || dir.exists() {
+        true => Ok(()),
+        false => Err(Failure::Refused(format!(
+            "there is no database in {word}{likely}"
+        ))),
+    }
+}
+
+/// Nothing is stored among files of others: in a folder that is missing, empty, or a store already.
+fn expect_store(to: &str) -> Outcome {
+    let refused = |why: &str| Err(Failure::Refused(format!("{to} {why}")));
+    let path = Path::new(to);
+    match path.metadata() {
+        _ if to.contains("://") => Ok(()),
+        Err(_) if path.is_symlink() => refused("is a link that leads nowhere"),
+        Err(_) => Ok(()),
+        Ok(found) if !found.is_dir() => refused("is no folder"),
+        Ok(_) => {
+            let is_store = Folder::new(path).is_store();
+            match is_store.map_err(|error| Failure::file("list", path, &error))? {
+                true => Ok(()),
+                false => refused(
+                    "holds other things and no backups: they are stored in a folder that is missing or empty",
+                ),
+            }
+        }
+    }
+}
+
 fn make(backups: Backups, home: &Home, to: &str, json: bool) -> Outcome {
+    expect_store(to)?;
     expect_outside(Path::new(to), &home.dir)?;
     let writer = store::copy(home)?;
     let copy = |to: &Path| copied(&writer, to);
@@ -150,6 +185,7 @@ fn copied(writer: &Writer, to: &Path) -> ebbtide_backup::Result<()> {
 fn act(action: &BackupAction, json: bool) -> Outcome {
     match action {
         BackupAction::Ledger { home, to } => {
+            expect_store(to)?;
             expect_outside(Path::new(to), &home.dir)?;
             let backups = backups(to, None)?;
             let writer = store::copy(home)?;

@@ -88,15 +88,18 @@ pub fn set_quota(
             return Err(Failure::Refused(why));
         }
     };
-    let quota = match limit {
-        "none" => None,
-        limit => Some(Quota {
-            max_live_bytes: given::size(limit).map_err(|_| {
-                let allowed = "bytes from 1 to 2^62, as in 7000000, 10MB or 64MiB, or none";
-                Failure::Refused(format!("quota {limit:?} is not allowed: {allowed}"))
-            })?,
+    let bytes = given::size(limit).ok();
+    let quota = match (limit, bytes.filter(|bytes| (1..=1 << 62).contains(bytes))) {
+        ("none", _) => None,
+        (_, Some(max_live_bytes)) => Some(Quota {
+            max_live_bytes,
             when_full,
         }),
+        _ => {
+            let allowed = "bytes from 1 to 2^62, as in 7000000, 10MB or 64MiB, or none";
+            let why = format!("quota {limit:?} is not allowed: {allowed}");
+            return Err(Failure::Refused(why));
+        }
     };
     let writer = store::write_once(&place.home)?;
     let set = writer.ask(&Request::change(&place.container, Change::Quota(quota)))?;
@@ -155,19 +158,16 @@ pub fn preview(place: &ContainerArgs, default: &str, json: bool) -> Outcome {
         show::bytes(live)
     )?;
     let beside = beside(asked);
-    let name = |default| show::default_ttl(default);
-    let width = beside.iter().map(|default| name(*default).len()).max();
+    let width = beside.iter().map(|default| default.to_string().len()).max();
     let width = width.unwrap_or(0);
     for default in beside {
         let gone = container.preview_default_ttl(default).bytes.min(live);
         let bar = "█".repeat((gone * COLUMNS).div_ceil(live.max(1)) as usize);
         let share = 100.0 * gone as f64 / live.max(1) as f64;
         let this = if default == asked { "  <" } else { "" };
-        writeln!(
-            out,
-            "{:>width$}  {share:>3.0} %  {bar}{this}",
-            name(default)
-        )?;
+        let default = default.to_string();
+        let line = format!("{default:>width$}  {share:>3.0} %  {bar}{this}");
+        writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())
 }

@@ -43,13 +43,14 @@ mod upkeep;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use arguments::{Arguments, Command};
 use failure::{Failure, Outcome};
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::try_parse() {
+    let given = arguments::command().try_get_matches();
+    let outcome = match given.and_then(|given| Arguments::from_arg_matches(&given)) {
         Ok(arguments) => run(arguments),
         Err(refused) => failure::usage(refused),
     };

@@ -67,7 +67,7 @@ pub enum BackupAction {
         #[arg(value_name = "TO")]
         to: String,
         /// So many stay, at least 1
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
         keep: u64,
         /// Remove the leases of killed processes first; only if you know that nobody is at work in the backups
         #[arg(long)]
