@@ -104,8 +104,9 @@ Coming from [RocksDB](guide::from_rocksdb), [fjall](guide::from_fjall), [redb](g
 //! which builds the C library. `metrics`: `Database::publish_metrics`, figures for the crate of that name. `tracing`: spans of
 //! background work for the crate of that name.
 //!
-//! Two more crates belong to it: `ebbtide-backup`, incremental backups whose restore brings back nothing that has expired
-//! since, in folders and stores of objects; and `ebbtide-cli`, the command `ebbtide`.
+//! Three more crates belong to it: `ebbtide-backup`, incremental backups whose restore brings back nothing that has expired
+//! since, in folders and stores of objects; `ebbtide-control`, a socket by which a command changes, compacts and copies a
+//! database that a service has open; and `ebbtide-cli`, the command `ebbtide`.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 // Lints for every public name; the names in `internals` are exempt.

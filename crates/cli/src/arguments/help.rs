@@ -86,6 +86,10 @@ const GROUPS: [Group; 6] = [
     ),
 ];
 
+/// As the other headings are on a terminal; elsewhere they are left out.
+const BOLD: &str = "\x1b[1;4m";
+const PLAIN: &str = "\x1b[0m";
+
 /// The command with its groups and examples.
 pub fn command() -> Command {
     let command = Arguments::command();
@@ -112,7 +116,7 @@ fn groups(command: &Command) -> String {
     };
     let mut text = String::new();
     for (heading, commands) in GROUPS {
-        let _ = writeln!(text, "{heading}:");
+        let _ = writeln!(text, "{BOLD}{heading}:{PLAIN}");
         for (name, _) in commands {
             let _ = writeln!(text, "  {name:<12}  {}", about(name));
         }
