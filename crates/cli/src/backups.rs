@@ -143,7 +143,7 @@ fn make(backups: Backups, home: &Home, to: &str, json: bool) -> Outcome {
     expect_store(to)?;
     expect_outside(Path::new(to), &home.dir)?;
     let writer = store::copy(home)?;
-    let copy = |to: &Path| copied(&writer, to);
+    let copy = |to: &Path| copied(&writer, home, to);
     let report = at_work(backups, |backups| backups.backup_of(&copy, &home.dir))?;
     writer.close()?;
     let line = json!({
@@ -172,12 +172,12 @@ fn make(backups: Backups, home: &Home, to: &str, json: bool) -> Outcome {
     })
 }
 
-/// The copy that is read, made by the process that has the database open.
-fn copied(writer: &Writer, to: &Path) -> ebbtide_backup::Result<()> {
+/// The copy that is read.
+fn copied(writer: &Writer, home: &Home, to: &Path) -> ebbtide_backup::Result<()> {
     match writer {
         Writer::Own(db) => Ok(db.checkpoint(to)?),
         Writer::Other(_) => writer
-            .checkpoint(to)
+            .checkpoint(home, to)
             .map_err(|failure| ebbtide_backup::Error::Refused(failure.why().to_owned())),
     }
 }
@@ -189,7 +189,7 @@ fn act(action: &BackupAction, json: bool) -> Outcome {
             expect_outside(Path::new(to), &home.dir)?;
             let backups = backups(to, None)?;
             let writer = store::copy(home)?;
-            let copy = |to: &Path| copied(&writer, to);
+            let copy = |to: &Path| copied(&writer, home, to);
             let number = at_work(backups, |backups| backups.ledger_of(&copy, &home.dir))?;
             writer.close()?;
             say(json, json!({ "ledger": number }), || {

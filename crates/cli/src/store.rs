@@ -45,14 +45,21 @@ impl Writer {
         }?)
     }
 
-    /// A consistent copy in a folder.
-    pub fn checkpoint(&self, to: &Path) -> Outcome {
-        let to = match self {
-            Writer::Own(_) => to.to_owned(),
-            // It has a working folder of its own.
-            Writer::Other(_) => absolute(to)?,
+    /// A consistent copy in a folder. Where the other process makes none, because it may not write there or sees other
+    /// folders, it is made beside it.
+    pub fn checkpoint(&self, home: &Home, to: &Path) -> Outcome {
+        let client = match self {
+            Writer::Own(db) => return Ok(db.checkpoint(to)?),
+            Writer::Other(client) => client,
         };
-        self.ask(&Request::Checkpoint { to }).map(drop)
+        let is_taken = to.read_dir().is_ok_and(|mut names| names.next().is_some());
+        // It has a working folder of its own.
+        let request = Request::Checkpoint { to: absolute(to)? };
+        match client.ask(&request, &mut |_| ()) {
+            Ok(_) if to.is_dir() => Ok(()),
+            Err(refused) if is_taken => Err(refused.into()),
+            _ => Ok(follow(home)?.checkpoint(to)?),
+        }
     }
 
     /// All is synced.

@@ -180,7 +180,7 @@ fn repair_json(report: &RepairReport, done: bool) -> Value {
 
 pub fn checkpoint(home: &Home, to: &Path, json: bool) -> Outcome {
     let writer = store::copy(home)?;
-    writer.checkpoint(to)?;
+    writer.checkpoint(home, to)?;
     writer.close()?;
     if json {
         let line = json!({ "checkpoint": to.to_string_lossy() });

@@ -24,7 +24,7 @@ pub struct Backup {
     /// The folder of the backups, or s3://BUCKET/PREFIX, gs://, az:// where the command was built with them
     #[arg(value_name = "TO", required = true)]
     pub to: Option<String>,
-    /// How long to wait while another process has the database open, before it is read beside that process
+    /// How long to wait while another process has the database open and does not listen, before it is read beside that process
     #[arg(long, value_name = "TIME", value_parser = given::span)]
     pub wait: Option<Duration>,
     /// The most bytes a second that are stored (10MB, 64MiB)

@@ -139,6 +139,8 @@ fn retention_is_changed_while_the_service_runs() {
     world.ok(&["put", "db", "c", "short", "v", "--ttl", "1h"]);
     world.ok(&["ttl", "db", "c", "7d"]);
     service.is_told("ttl c 7d None");
+    let beside = world.run(&["get", "db", "c", "a"]);
+    assert_eq!((beside.status, beside.out.as_slice()), (0, b"a".as_slice()));
     let beside = world.run(&["ttl", "db", "c"]);
     assert_eq!(
         (beside.status, beside.out.as_slice()),
@@ -353,4 +355,66 @@ fn what_needs_the_database_for_itself_says_so() {
     let why = world.fails(2, &["upgrade", "db"]);
     assert!(why.contains("and this needs it closed"), "{why}");
     service.end();
+}
+
+/// Answers every connection by these bytes, for ever.
+fn answers(socket: &Path, by: &'static str) {
+    let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut line = String::new();
+            let _ = BufReader::new(&stream).read_line(&mut line);
+            let _ = stream.write_all(by.as_bytes());
+        }
+    });
+}
+
+#[test]
+fn where_the_service_makes_no_copy_it_is_made_beside_it() {
+    let world = World::new();
+    let db = ebbtide::Database::open(world.path("db")).unwrap();
+    db.container("c").unwrap().put("k", "v").unwrap();
+    answers(
+        &world.path("db/control.sock"),
+        "{\"failed\":{\"refused\":\"cannot create\"}}\n",
+    );
+    let beside = "db is open in another process: read beside it, as it is now";
+    for args in [
+        &["backup", "db", "store"][..],
+        &["checkpoint", "db", "copy"],
+    ] {
+        let ran = world.run(args);
+        assert_eq!(
+            (ran.status, ran.err.lines().next()),
+            (0, Some(beside)),
+            "{}",
+            ran.err
+        );
+    }
+    assert_eq!(world.ok(&["get", "copy", "c", "k"]), "v");
+    // A folder that is taken is refused once.
+    assert_eq!(
+        world.fails(2, &["checkpoint", "db", "copy"]),
+        "cannot create"
+    );
+}
+
+#[test]
+fn a_service_that_makes_no_sense_is_an_error() {
+    for (said, why) in [
+        (
+            "",
+            "did not answer (it left): whether it has done what was asked is not known",
+        ),
+        ("{\"done\":\"do", "did not answer (EOF while parsing"),
+        ("{\"failed\":{\"not_found\":\"no\"}}\n", "no"),
+    ] {
+        let world = World::new();
+        let _db = ebbtide::Database::open(world.path("db")).unwrap();
+        answers(&world.path("db/control.sock"), said);
+        let status = if why == "no" { 1 } else { 2 };
+        let told = world.fails(status, &["delete", "db", "c", "k"]);
+        assert!(told.contains(why), "{told}");
+    }
 }
