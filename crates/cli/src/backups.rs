@@ -140,8 +140,8 @@ fn expect_store(to: &str) -> Outcome {
 }
 
 fn make(backups: Backups, home: &Home, to: &str, json: bool) -> Outcome {
-    expect_store(to)?;
     expect_outside(Path::new(to), &home.dir)?;
+    expect_store(to)?;
     let writer = store::copy(home)?;
     let copy = |to: &Path| copied(&writer, home, to);
     let report = at_work(backups, |backups| backups.backup_of(&copy, &home.dir))?;
@@ -185,8 +185,8 @@ fn copied(writer: &Writer, home: &Home, to: &Path) -> ebbtide_backup::Result<()>
 fn act(action: &BackupAction, json: bool) -> Outcome {
     match action {
         BackupAction::Ledger { home, to } => {
-            expect_store(to)?;
             expect_outside(Path::new(to), &home.dir)?;
+            expect_store(to)?;
             let backups = backups(to, None)?;
             let writer = store::copy(home)?;
             let copy = |to: &Path| copied(&writer, home, to);

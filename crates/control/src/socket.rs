@@ -35,7 +35,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// The caller owns the database: a socket that nobody listens on is of a killed process, and is replaced.
+    /// The caller owns the database: the socket of any other process is of before, and is replaced.
     pub fn new(dir: &Path) -> io::Result<Bound> {
         let path = dir.join(NAME);
         match fs::symlink_metadata(&path) {
@@ -44,7 +44,8 @@ impl Bound {
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
             }
             Ok(_) => {
-                if connect(dir)?.is_some() {
+                // Another process that listens has let go of the lock, and stays behind.
+                if connect(dir)?.is_some_and(|found| is_own(&found)) {
                     let why = format!("{} has a listener already", path.display());
                     return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
                 }
@@ -119,6 +120,12 @@ fn address(path: &Path, folder: &File) -> io::Result<SocketAddrUnix> {
             Err(io::Error::new(io::ErrorKind::InvalidFilename, why))
         }
     }
+}
+
+/// Whether this process listens at the other end, as far as the system tells.
+fn is_own(stream: &UnixStream) -> bool {
+    let process = peer(stream).ok().and_then(|peer| peer.process);
+    process.is_none_or(|process| process == std::process::id())
 }
 
 /// The other end of a connection.

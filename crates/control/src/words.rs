@@ -33,7 +33,7 @@ pub fn in_words(error: &Error) -> String {
             in_words(cause)
         ),
         Error::ChangesGone { since, from } => format!(
-            "changes are known since version {from}, and not since version {since}: make the copy anew, without --since"
+            "changes are known since version {from}, and not since version {since}: drop the copy, and make it anew, without --since"
         ),
         Error::ExpirationsGone { container, .. } => {
             format!("some of what expired in {container:?} is known no more")

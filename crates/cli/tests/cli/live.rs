@@ -15,6 +15,9 @@ const DIR: &str = "EBBTIDE_TEST_SERVES";
 /// Where it is set, without a control socket.
 const SILENT: &str = "EBBTIDE_TEST_SILENT";
 
+/// In the place of a key: it closes the database, and goes on listening.
+const CLOSE: &str = "close, please";
+
 /// Prints what it is told.
 struct Prints;
 
@@ -43,7 +46,13 @@ fn a_process_that_serves() {
         listens.then(|| ebbtide_control::listen(&db, ebbtide_control::Options::new()).unwrap());
     say("ready");
     for key in std::io::stdin().lines() {
-        let found = c.get(key.unwrap()).unwrap();
+        let key = key.unwrap();
+        if key == CLOSE {
+            db.close().unwrap();
+            say("closed");
+            continue;
+        }
+        let found = c.get(key).unwrap();
         say(&format!(
             "{:?}",
             found.map(|value| String::from_utf8(value.to_vec()).unwrap())
@@ -355,6 +364,22 @@ fn what_needs_the_database_for_itself_says_so() {
     let why = world.fails(2, &["upgrade", "db"]);
     assert!(why.contains("and this needs it closed"), "{why}");
     service.end();
+}
+
+#[test]
+fn the_lock_says_who_may_listen() {
+    let world = World::new();
+    let mut service = Serving::of(&world, "db", true);
+    writeln!(service.keys.as_ref().unwrap(), "{CLOSE}").unwrap();
+    while service.next() != "closed" {}
+    let next = ebbtide::Database::open(world.path("db")).unwrap();
+    let _control = ebbtide_control::listen(&next, ebbtide_control::Options::new()).unwrap();
+    world.ok(&["put", "db", "c", "k", "v"]);
+    // The one that has closed it leaves, and takes nothing with it.
+    service.end();
+    assert_eq!(next.container("c").unwrap().get("k").unwrap().unwrap(), "v");
+    world.ok(&["put", "db", "c", "k", "w"]);
+    assert_eq!(next.container("c").unwrap().get("k").unwrap().unwrap(), "w");
 }
 
 /// Answers every connection by these bytes, for ever.
