@@ -88,7 +88,7 @@ proptest! {
 #[test]
 fn a_request_that_does_not_come_is_not_waited_for() {
     let patience = Duration::from_millis(200);
-    let options = Options::new().patience(patience).clients(2);
+    let options = Options::new().patience(patience);
     let service = Service::with(ebbtide::Options::new(), options);
     // Nothing, a half, and byte by byte: none of them holds a place for long.
     let silent = service.connection();
