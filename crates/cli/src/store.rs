@@ -62,6 +62,15 @@ impl Writer {
         }
     }
 
+    /// To be read as a whole by this process: what it has opened, or beside the other one.
+    #[cfg(feature = "parquet")]
+    pub fn into_database(self, home: &Home) -> Outcome<Database> {
+        match self {
+            Writer::Own(db) => Ok(db),
+            Writer::Other(_) => follow(home),
+        }
+    }
+
     /// All is synced.
     pub fn close(self) -> Outcome {
         match self {
