@@ -66,7 +66,7 @@ pub fn create_dir(path: &Path) -> io::Result<()> {
 /// Creates a folder and those above it; does nothing if it exists.
 pub fn create_dir_all(path: &Path) -> io::Result<()> {
     let made = DirBuilder::new().recursive(true).mode(FOLDER).create(path);
-    // What stands in the way says more than "file exists".
+    // The type of what stands in the way says more than "file exists".
     if let (Err(error), Ok(found)) = (&made, fs::symlink_metadata(path))
         && error.kind() == io::ErrorKind::AlreadyExists
     {

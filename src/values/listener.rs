@@ -148,7 +148,7 @@ pub struct SyncEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ControlEvent {
-    /// What was asked for, without keys and values: `ttl sessions 7d`.
+    /// The request in words, without keys and values: `ttl sessions 7d`.
     pub request: String,
     /// The process that asked, where the system tells it.
     pub process: Option<u32>,

@@ -223,7 +223,7 @@ impl<'a> Importer<'a> {
             None => loaded.map(|_| self.done).map_err(Failure::from),
         };
         if done.is_err() && is_new && container.is_empty().unwrap_or(false) {
-            // What failed is told, not this.
+            // The user gets the first error.
             let _ = db.drop_container(self.container);
         }
         done

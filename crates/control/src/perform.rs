@@ -152,7 +152,7 @@ fn make(db: &Database, name: &str, change: &Change) -> Result<Answer> {
             let items = db.container(name)?;
             let made = change_of(&items, change, db);
             if made.is_err() && is_new && items.is_empty().unwrap_or(false) {
-                // What failed is told, not this.
+                // The first error is told.
                 let _ = db.drop_container(name);
             }
             made
@@ -162,7 +162,7 @@ fn make(db: &Database, name: &str, change: &Change) -> Result<Answer> {
 }
 
 fn change_of(items: &Container, change: &Change, db: &Database) -> Result<Answer> {
-    // What ends by the change itself is looked at before.
+    // Afterwards it could not be counted.
     let ending = preview(db, items.name(), change)?;
     match change {
         Change::Put(new) => {

@@ -1,4 +1,4 @@
-//! What is asked and what is answered, as values and as lines of JSON.
+//! Requests and answers, as values and as lines of JSON.
 //!
 //! Keys, values and paths are bytes, in base64; lifetimes are text, as the command line takes them.
 
@@ -16,7 +16,7 @@ use crate::words;
 /// The version of what is said on the socket.
 pub const VERSION: u32 = 1;
 
-/// What the process that has the database open is asked for.
+/// A request to the process that has the database open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -214,7 +214,7 @@ impl Change {
     }
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

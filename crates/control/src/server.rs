@@ -248,7 +248,7 @@ impl Service {
         }
     }
 
-    /// What has been answered survives a power cut, as after a command that opens the database itself.
+    /// An answered request survives a power cut, as after a command that opens the database itself.
     fn synced(&self, request: &Request, answer: Answer) -> Result<Answer, Failed> {
         if !request.is_look() {
             self.db.sync()?;

@@ -136,7 +136,7 @@ pub struct Peer {
     pub may_ask: bool,
 }
 
-/// Who is at the other end. Elsewhere than on Linux the mode of the socket alone says who may connect.
+/// The peer. Elsewhere than on Linux the mode of the socket alone says who may connect.
 #[cfg(target_os = "linux")]
 pub fn peer(stream: &UnixStream) -> io::Result<Peer> {
     let found = rustix::net::sockopt::socket_peercred(stream)?;
@@ -152,7 +152,7 @@ fn may_ask(user: rustix::process::Uid, own: rustix::process::Uid) -> bool {
     user.is_root() || user == own
 }
 
-/// Who is at the other end. The mode of the socket alone says who may connect.
+/// The peer. The mode of the socket alone says who may connect.
 #[cfg(not(target_os = "linux"))]
 pub fn peer(_: &UnixStream) -> io::Result<Peer> {
     Ok(Peer {

@@ -105,7 +105,7 @@ impl Serving {
         }
     }
 
-    /// What the service itself finds under a key.
+    /// The value that the service itself finds under a key.
     fn reads(&mut self, key: &str) -> Option<String> {
         writeln!(self.keys.as_ref().unwrap(), "{key}").unwrap();
         loop {

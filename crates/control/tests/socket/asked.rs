@@ -1,4 +1,4 @@
-//! What is asked is done, as the process itself would do it.
+//! A request is done as the process itself would do it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

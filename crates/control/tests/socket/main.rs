@@ -76,7 +76,7 @@ impl Service {
         UnixStream::connect(self.dir().join(NAME)).unwrap()
     }
 
-    /// What it answers to these bytes, after which the connection is closed.
+    /// Its answer to these bytes, after which the connection is closed.
     fn say(&self, bytes: &[u8]) -> String {
         let mut stream = self.connection();
         // It may refuse before it has read all of them.

@@ -80,7 +80,7 @@ fn a_socket_that_a_killed_process_left_is_replaced() {
     assert!(connect(folder.path()).unwrap().is_some());
     drop(control);
     assert!(!socket.exists());
-    // What is no socket is somebody's.
+    // A file of this name is somebody's.
     std::fs::write(&socket, "notes").unwrap();
     let why = listen(&db, Options::new()).unwrap_err().to_string();
     assert!(why.contains("is no socket"), "{why}");
