@@ -72,6 +72,8 @@ fn requests() -> Vec<Request> {
     requests
 }
 
+type IsOfKind = fn(&Result<Answer, Failed>) -> bool;
+
 #[test]
 fn by_the_socket_all_is_answered_as_by_the_process_itself() {
     let clock = || ebbtide::Options::new().clock(ManualClock::new(START));
@@ -83,7 +85,7 @@ fn by_the_socket_all_is_answered_as_by_the_process_itself() {
         assert_eq!(service.ask(&request), answer, "{request}");
         answers.push(answer);
     }
-    let kinds: [fn(&Result<Answer, Failed>) -> bool; 6] = [
+    let kinds: [IsOfKind; 6] = [
         |answer| matches!(answer, Ok(Answer::Ended(ending)) if ending.items > 0),
         |answer| matches!(answer, Ok(Answer::Until(Some(_)))),
         |answer| matches!(answer, Ok(Answer::NoItem)),
