@@ -104,8 +104,9 @@ Coming from [RocksDB](guide::from_rocksdb), [fjall](guide::from_fjall), [redb](g
 //! which builds the C library. `metrics`: `Database::publish_metrics`, figures for the crate of that name. `tracing`: spans of
 //! background work for the crate of that name.
 //!
-//! Two more crates belong to it: `ebbtide-backup`, incremental backups whose restore brings back nothing that has expired
-//! since, in folders and stores of objects; and `ebbtide-cli`, the command `ebbtide`.
+//! Three more crates belong to it: `ebbtide-backup`, incremental backups whose restore brings back nothing that has expired
+//! since, in folders and stores of objects; `ebbtide-control`, a socket by which a command changes, compacts and copies a
+//! database that a service has open; and `ebbtide-cli`, the command `ebbtide`.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 // Lints for every public name; the names in `internals` are exempt.
@@ -197,8 +198,8 @@ pub use typed::value::{Json, TypedValue};
 pub use typed::view::TypedView;
 pub use values::disk_usage::{DiskHolder, DiskKind, DiskRow, DiskUsage};
 pub use values::listener::{
-    BackgroundErrorEvent, CompactionEvent, EventListener, FlushEvent, ReclaimEvent, StallEvent,
-    SyncEvent,
+    BackgroundErrorEvent, CompactionEvent, ControlEvent, EventListener, FlushEvent, ReclaimEvent,
+    StallEvent, SyncEvent,
 };
 pub use values::stats::{ContainerStats, Damage, ReclaimLag, Stats};
 pub use values::{Compression, Quota, Reads, WhenFull};

@@ -3,12 +3,24 @@
 use std::fmt;
 use std::time::SystemTime;
 
-use crate::base::Timestamp;
+use crate::Database;
+use crate::base::{Result, Timestamp};
 pub use crate::env::files;
+use crate::values::listener::ControlEvent;
 
 /// Lifetimes, moments and sizes as people write them.
 pub mod text {
     pub use crate::base::text::{SURELY_MILLIS, date, length, seconds, size, span};
+}
+
+/// Tells the listener of a request that was answered by the control socket.
+pub fn tell_control(db: &Database, control: ControlEvent) {
+    db.engine().note_control(control);
+}
+
+/// Fails if this process does not write the database, or no more.
+pub fn expect_writer(db: &Database) -> Result<()> {
+    db.engine().check_writable()
 }
 
 /// A moment in UTC, as RFC 3339.

@@ -298,7 +298,13 @@ impl Database {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn compact(&self) -> Result<()> {
-        self.engine.compact()
+        self.compact_while(|| true).map(drop)
+    }
+
+    /// The same while `goes_on` says so, which is asked between the steps, and between the parts of a long one. False:
+    /// it said no. What was done until then stays.
+    pub fn compact_while(&self, goes_on: impl Fn() -> bool) -> Result<bool> {
+        self.engine.compact_while(&goes_on)
     }
 
     /// Makes a consistent, durable copy of the state at one moment of this call, which can be opened as a database;

@@ -49,7 +49,7 @@ impl Engine {
 
     /// Fails if writes are not allowed.
     #[inline(always)]
-    pub(super) fn check_writable(&self) -> Result<()> {
+    pub fn check_writable(&self) -> Result<()> {
         let log = self.commit_log.begun();
         let is_writable = !self.scheduler.is_closing()
             && !self.options.read_only

@@ -65,7 +65,14 @@ pub fn create_dir(path: &Path) -> io::Result<()> {
 
 /// Creates a folder and those above it; does nothing if it exists.
 pub fn create_dir_all(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(FOLDER).create(path)
+    let made = DirBuilder::new().recursive(true).mode(FOLDER).create(path);
+    // The type of what stands in the way says more than "file exists".
+    if let (Err(error), Ok(found)) = (&made, fs::symlink_metadata(path))
+        && error.kind() == io::ErrorKind::AlreadyExists
+    {
+        expect(false, found.file_type(), "a folder")?;
+    }
+    made
 }
 
 /// Creates a file that is to replace another, with the rights of that; without one, those of the umask: for a result that

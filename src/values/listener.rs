@@ -66,6 +66,10 @@ pub trait EventListener: Send + Sync {
     fn on_background_error(&self, error: &BackgroundErrorEvent) {
         let _ = error;
     }
+    /// A request that came by the database's control socket has been answered.
+    fn on_control(&self, control: &ControlEvent) {
+        let _ = control;
+    }
     /// So many events before this call were not told, because too many waited.
     fn on_lost(&self, events: u64) {
         let _ = events;
@@ -138,6 +142,38 @@ pub struct SyncEvent {
     pub syncs: u64,
     /// How long they took together.
     pub took: Duration,
+}
+
+/// A request by the control socket, which the crate `ebbtide-control` opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ControlEvent {
+    /// The request in words, without keys and values: `ttl sessions 7d`.
+    pub request: String,
+    /// The process that asked, where the system tells it.
+    pub process: Option<u32>,
+    /// How long it took.
+    pub took: Duration,
+    /// Why it failed, if it did.
+    pub error: Option<String>,
+}
+
+impl ControlEvent {
+    /// A request that has been answered.
+    #[must_use]
+    pub fn new(
+        request: String,
+        process: Option<u32>,
+        took: Duration,
+        error: Option<String>,
+    ) -> Self {
+        ControlEvent {
+            request,
+            process,
+            took,
+            error,
+        }
+    }
 }
 
 /// A failure of background work.

@@ -138,3 +138,30 @@ fn what_no_snapshot_needs_goes_beside_one() {
     db.compact().unwrap();
     assert_eq!(superseded(), 0);
 }
+
+/// Between the steps a compaction asks whether it is to go on; what it leaves is done by the next.
+#[test]
+fn a_compaction_ends_early_when_it_is_told_to() {
+    let options = Options::new().fs(Arc::new(Sim::new(1))).stepped();
+    let db = options.open("/db").unwrap();
+    let all: Vec<_> = (0..5)
+        .map(|n| db.container(format!("{n}")).unwrap())
+        .collect();
+    for _ in 0..3 {
+        all.iter().for_each(|items| items.put("k", "v").unwrap());
+        db.flush().unwrap();
+    }
+    let runs = || db.stats().runs;
+    assert_eq!(runs(), 15);
+    assert!(!db.compact_while(|| false).unwrap());
+    assert_eq!(runs(), 15);
+    let asked = std::cell::Cell::new(0);
+    let ended = db.compact_while(|| {
+        asked.set(asked.get() + 1);
+        asked.get() < 5
+    });
+    assert!(!ended.unwrap());
+    assert!((6..15).contains(&runs()), "{}", runs());
+    assert!(db.compact_while(|| true).unwrap());
+    assert_eq!(runs(), 5);
+}

@@ -41,10 +41,19 @@ impl Backups {
     /// [`Error::Busy`] while a prune is at work, or another backup of the same database; [`Error::Refused`] if the store
     /// has backups of another database; what the database and the store answer. Earlier backups stay as they are.
     pub fn backup(&self, db: &Database, dir: &Path) -> Result<Report> {
+        self.backup_of(&|to| Ok(db.checkpoint(to)?), dir)
+    }
+
+    /// Makes a backup of a database that another process has open, which makes the copy that is read: `copy` has it make a
+    /// checkpoint in this folder.
+    ///
+    /// # Errors
+    /// Those of `copy`, and as [`Backups::backup`].
+    pub fn backup_of(&self, copy: &dyn Fn(&Path) -> Result<()>, dir: &Path) -> Result<Report> {
         let store = self.store.as_ref();
         let lease = Lease::take(store, &self.at_work, Purpose::Make)?;
         let mut manifests = Manifests::of(store)?;
-        let (scratch, ledger) = self.cut(db, dir, &manifests)?;
+        let (scratch, ledger) = self.cut(copy, dir, &manifests)?;
         let mut known: HashSet<String> = store
             .list(OBJECTS)
             .map_err(Error::io("list", OBJECTS))?
@@ -89,10 +98,18 @@ impl Backups {
     /// # Errors
     /// As [`Backups::backup`].
     pub fn ledger(&self, db: &Database, dir: &Path) -> Result<u64> {
+        self.ledger_of(&|to| Ok(db.checkpoint(to)?), dir)
+    }
+
+    /// Writes a ledger alone of a database that another process has open; see [`Backups::backup_of`].
+    ///
+    /// # Errors
+    /// Those of `copy`, and as [`Backups::backup`].
+    pub fn ledger_of(&self, copy: &dyn Fn(&Path) -> Result<()>, dir: &Path) -> Result<u64> {
         let store = self.store.as_ref();
         let lease = Lease::take(store, &self.at_work, Purpose::Make)?;
         let mut manifests = Manifests::of(store)?;
-        let (_scratch, ledger) = self.cut(db, dir, &manifests)?;
+        let (_scratch, ledger) = self.cut(copy, dir, &manifests)?;
         let mut manifest = Manifest::new(now(), vec![], ledger.without_tables());
         let _held = lease.hold()?;
         manifests.put(LEDGERS, &mut manifest)
@@ -101,12 +118,15 @@ impl Backups {
     /// A copy of the database at one moment, with nothing in its log, and its ledger.
     fn cut(
         &self,
-        db: &Database,
+        copy: &dyn Fn(&Path) -> Result<()>,
         dir: &Path,
         manifests: &Manifests<'_>,
     ) -> Result<(Scratch<'_>, Ledger)> {
         let scratch = Scratch::near(dir, &self.at_work)?;
-        scratch.of(db.checkpoint(&scratch.path))?;
+        match copy(&scratch.path) {
+            Err(Error::Database(error)) => scratch.of(Err(error))?,
+            made => made?,
+        }
         let ledger = scratch.of(self.private_options().ledger(&scratch.path))?;
         expect_of_same_database(&ledger, manifests)?;
         Ok((scratch, ledger))

@@ -44,6 +44,11 @@ pub struct Folder {
 /// The folder of unfinished objects.
 pub(crate) const TEMPORARY: &str = "tmp";
 
+/// The folders of a store.
+const OWN: [&str; 6] = [
+    "objects", "backups", "ledgers", "leases", "store", TEMPORARY,
+];
+
 /// Milliseconds since 1970, by the machine's clock.
 pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -59,6 +64,17 @@ impl Folder {
         }
     }
 
+    /// Whether backups may be stored in it: what is there is a store's, or nothing.
+    ///
+    /// # Errors
+    /// It cannot be listed.
+    pub fn is_store(&self) -> io::Result<bool> {
+        let is_there = |name: &str| self.path.join(name).is_dir();
+        let names = self.list("")?;
+        let all_own = names.iter().all(|name| OWN.contains(&name.as_str()));
+        Ok(all_own || (is_there("backups") && is_there("objects")))
+    }
+
     fn unfinished(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
         let unfinished = self.unfinished.lock();
         unfinished.unwrap_or_else(PoisonError::into_inner)
@@ -67,10 +83,7 @@ impl Folder {
     fn make_dir(&self, path: &Path) -> io::Result<()> {
         if path.is_dir() {
             // A store that an earlier version made is readable by others.
-            let own = [
-                "objects", "backups", "ledgers", "leases", "store", TEMPORARY,
-            ];
-            return files::withdraw_rights(&self.path, &|name| own.contains(&name));
+            return files::withdraw_rights(&self.path, &|name| OWN.contains(&name));
         }
         files::create_dir_all(path)?;
         path.ancestors()

@@ -32,7 +32,8 @@ mod made {
 
     pub fn export(export: &Export, out: &Path, json: bool) -> Outcome {
         let settings = settings(export, out)?;
-        let db = store::copy(&export.place.home)?;
+        let home = &export.place.home;
+        let db = store::copy(home)?.into_database(home)?;
         let container = store::container(&db, &export.place.container)?;
         let done = lake::export(&db, &container, &settings, &|| Ok(()));
         let done = done.map_err(|error| Failure::Refused(error.to_string()))?;

@@ -3,6 +3,7 @@
 
 mod backup;
 mod copies;
+mod help;
 mod load;
 
 use std::ffi::OsString;
@@ -18,16 +19,12 @@ use crate::table;
 
 pub use backup::{Backup, BackupAction, Restore};
 pub use copies::{Changes, Export};
+pub use help::command;
 pub use load::{Demo, Replay};
 
 const AFTER: &str = "\
-`ebbtide COMMAND --help` says more about each command.
-
-Examples:
-  ebbtide put db sessions s-1 '{\"user\":\"ada\"}' --ttl 1800
-  ebbtide get db sessions s-1 --json
-  ebbtide scan db sessions --prefix s-
-  ebbtide stats db
+`ebbtide COMMAND --help` says more about each command. Times are seconds, or as
+in 30m, 7d, 1h30m; sizes are bytes, or as in 10MB, 64MiB.
 
 Exit status: 0 done, 1 not found, 2 wrong use or an error (one line on standard
 error says which), 3 a demo on a machine too busy for it.";
@@ -84,7 +81,7 @@ pub enum Command {
     Count(Count),
     /// Delete every item of a range of keys, in one step
     ///
-    /// At least one of --prefix, --from and --to must say which. Does not ask.
+    /// At least one of --prefix, --from and --to must say which. Does not ask; says how many they were, up to 100000.
     DeleteRange(DeleteRange),
     /// Delete every item of a container, which stays
     ///
@@ -120,8 +117,7 @@ pub enum Command {
     },
     /// Show, set or lift the most live bytes that a container may hold
     ///
-    /// Expired, deleted and replaced items do not count. Stored items stay, also where they exceed it. Setting creates
-    /// the database and the container where they are missing.
+    /// Expired, deleted and replaced items do not count. Stored items stay, also where they exceed it, which is said.
     Quota {
         #[command(flatten)]
         place: ContainerArgs,
@@ -278,8 +274,9 @@ pub struct Home {
     pub dir: PathBuf,
     /// How long to wait while another process has the database open
     ///
-    /// Without it, or when it still is after that time (20, 1m), what only reads is done beside that process, and says so;
-    /// else that is an error.
+    /// Where that process listens on its control socket, it does what changes the database, at once. Where it does not: without
+    /// this option, or when it still has the database open after that time (20, 1m), what only reads is done beside it, and
+    /// says so; else that is an error.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = given::span)]
     pub wait: Option<Duration>,
 }
@@ -479,9 +476,9 @@ pub struct Top {
     /// Print one frame as text, with the rates of an interval of a second at most
     #[arg(long)]
     pub once: bool,
-    /// Milliseconds from one look to the next, 100 to 3600000
-    #[arg(long, value_name = "MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
-    pub every: u64,
+    /// The time from one look to the next, 100ms to 1h
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = |text: &str| given::span_within(text, "100ms", "1h"))]
+    pub every: Duration,
 }
 
 #[derive(Args)]
@@ -498,8 +495,8 @@ pub struct Report {
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub edits: usize,
     /// Show so many bytes of the first and last keys of tables, in hexadecimal digits; else only how they are ordered
-    #[arg(long, value_name = "BYTES", default_value_t = 0)]
-    pub keys: usize,
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = given::size)]
+    pub keys: u64,
     /// Call containers by numbers, in the order of their names, and leave out where the database is
     #[arg(long)]
     pub hide_names: bool,

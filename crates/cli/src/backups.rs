@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::arguments::{Backup, BackupAction, Home, Restore};
 use crate::failure::{self, Failure, Outcome};
 use crate::interrupt::Undo;
+use crate::store::Writer;
 use crate::{show, store, table};
 
 impl From<ebbtide_backup::Error> for Failure {
@@ -94,6 +95,7 @@ pub fn backup(backup: &Backup, json: bool) -> Outcome {
                 dir: dir.clone(),
                 wait: backup.wait,
             };
+            expect_no_action(dir)?;
             let mut backups = backups(to, backup.rate)?;
             if let Some(time) = backup.skip_ending_within {
                 backups = backups.skip_ending_within(time);
@@ -104,11 +106,46 @@ pub fn backup(backup: &Backup, json: bool) -> Outcome {
     }
 }
 
+/// A word that is nearly one of the commands here, and names no folder.
+fn expect_no_action(dir: &Path) -> Outcome {
+    let word = dir.to_string_lossy();
+    let likely = ebbtide_control::likely(&word, ["ledger", "prove", "prune"]);
+    match likely.is_empty() || dir.exists() {
+        true => Ok(()),
+        false => Err(Failure::Refused(format!(
+            "there is no database in {word}{likely}"
+        ))),
+    }
+}
+
+/// Nothing is stored among files of others: in a folder that is missing, empty, or a store already.
+fn expect_store(to: &str) -> Outcome {
+    let refused = |why: &str| Err(Failure::Refused(format!("{to} {why}")));
+    let path = Path::new(to);
+    match path.metadata() {
+        _ if to.contains("://") => Ok(()),
+        Err(_) if path.is_symlink() => refused("is a link that leads nowhere"),
+        Err(_) => Ok(()),
+        Ok(found) if !found.is_dir() => refused("is no folder"),
+        Ok(_) => {
+            let is_store = Folder::new(path).is_store();
+            match is_store.map_err(|error| Failure::file("list", path, &error))? {
+                true => Ok(()),
+                false => refused(
+                    "holds other things and no backups: they are stored in a folder that is missing or empty",
+                ),
+            }
+        }
+    }
+}
+
 fn make(backups: Backups, home: &Home, to: &str, json: bool) -> Outcome {
     expect_outside(Path::new(to), &home.dir)?;
-    let db = store::copy(home)?;
-    let report = at_work(backups, |backups| backups.backup(&db, &home.dir))?;
-    db.close()?;
+    expect_store(to)?;
+    let writer = store::copy(home)?;
+    let copy = |to: &Path| copied(&writer, home, to);
+    let report = at_work(backups, |backups| backups.backup_of(&copy, &home.dir))?;
+    writer.close()?;
     let line = json!({
         "backup": report.number,
         "files": report.files,
@@ -135,14 +172,26 @@ fn make(backups: Backups, home: &Home, to: &str, json: bool) -> Outcome {
     })
 }
 
+/// The copy that is read.
+fn copied(writer: &Writer, home: &Home, to: &Path) -> ebbtide_backup::Result<()> {
+    match writer {
+        Writer::Own(db) => Ok(db.checkpoint(to)?),
+        Writer::Other(_) => writer
+            .checkpoint(home, to)
+            .map_err(|failure| ebbtide_backup::Error::Refused(failure.why().to_owned())),
+    }
+}
+
 fn act(action: &BackupAction, json: bool) -> Outcome {
     match action {
         BackupAction::Ledger { home, to } => {
             expect_outside(Path::new(to), &home.dir)?;
+            expect_store(to)?;
             let backups = backups(to, None)?;
-            let db = store::copy(home)?;
-            let number = at_work(backups, |backups| backups.ledger(&db, &home.dir))?;
-            db.close()?;
+            let writer = store::copy(home)?;
+            let copy = |to: &Path| copied(&writer, home, to);
+            let number = at_work(backups, |backups| backups.ledger_of(&copy, &home.dir))?;
+            writer.close()?;
             say(json, json!({ "ledger": number }), || {
                 format!("ledger {number} of {} in {to}", home.dir.display())
             })

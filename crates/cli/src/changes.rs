@@ -15,7 +15,6 @@
 
 use std::io::{BufWriter, Write, stdout};
 use std::thread;
-use std::time::Duration;
 
 use ebbtide::{Change, ExpiryRule, Options, Version};
 use ebbtide_cli::json;
@@ -58,7 +57,7 @@ pub fn changes(settings: &Changes) -> Outcome {
             return Ok(());
         }
         is_first = false;
-        thread::sleep(Duration::from_millis(settings.every));
+        thread::sleep(settings.every);
         db.catch_up()?;
     }
 }

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use ebbtide::{Container, DefaultTtl, Preview, Quota, WhenFull};
 use ebbtide_cli::given;
+use ebbtide_control::{Answer, Change, Request};
 use serde_json::json;
 
 use crate::arguments::{ContainerArgs, Home, Writing};
-use crate::expire::Ending;
-use crate::failure::{Failure, Outcome};
+use crate::ending::Ends;
+use crate::expire::expire_question;
+use crate::failure::{self, Failure, Outcome};
 use crate::{show, store};
 
 pub fn containers(home: &Home, json: bool) -> Outcome {
@@ -26,19 +28,20 @@ pub fn containers(home: &Home, json: bool) -> Outcome {
 
 /// Asks first where the default ends items at once.
 pub fn set_ttl(place: &ContainerArgs, default: &str, yes: bool, json: bool) -> Outcome {
-    let default = given::default_ttl(default)?;
-    let name = &place.container;
-    let ended = store::create(place, Writing { sync: false }, |_, container| {
-        let would = Ending::of(container.preview_default_ttl(default));
-        if would.items > 0 {
-            would.ask(yes, name)?;
-        }
-        container.set_default_ttl(default)?;
-        Ok(would)
-    })?;
-    match ended.items {
-        0 => Ok(()),
-        _ => ended.say(json, name, "expired"),
+    let ends = Ends {
+        place,
+        question: expire_question,
+        done: "expired",
+        change: Change::DefaultTtl(given::default_ttl(default)?),
+    };
+    let writer = store::create(&place.home, Writing { sync: false })?;
+    if ends.preview(&writer)?.items > 0 {
+        ends.ask(&writer, yes)?;
+    }
+    let ended = ends.make(writer)?;
+    match ended.items > 0 || json {
+        true => ends.say(&ended, json),
+        false => Ok(()),
     }
 }
 
@@ -71,7 +74,12 @@ pub fn quota(place: &ContainerArgs, json: bool) -> Outcome {
     Ok(())
 }
 
-pub fn set_quota(place: &ContainerArgs, limit: &str, when_full: Option<&str>) -> Outcome {
+pub fn set_quota(
+    place: &ContainerArgs,
+    limit: &str,
+    when_full: Option<&str>,
+    json: bool,
+) -> Outcome {
     let when_full = match when_full {
         None | Some("refuse") => WhenFull::Refuse,
         Some("expire-soonest") => WhenFull::ExpireSoonest,
@@ -80,19 +88,44 @@ pub fn set_quota(place: &ContainerArgs, limit: &str, when_full: Option<&str>) ->
             return Err(Failure::Refused(why));
         }
     };
-    let quota = match limit {
-        "none" => None,
-        limit => Some(Quota {
-            max_live_bytes: given::size(limit).map_err(|_| {
-                let allowed = "bytes from 1 to 2^62, as in 7000000, 10MB or 64MiB, or none";
-                Failure::Refused(format!("quota {limit:?} is not allowed: {allowed}"))
-            })?,
+    let bytes = given::size(limit).ok();
+    let quota = match (limit, bytes.filter(|bytes| (1..=1 << 62).contains(bytes))) {
+        ("none", _) => None,
+        (_, Some(max_live_bytes)) => Some(Quota {
+            max_live_bytes,
             when_full,
         }),
+        _ => {
+            let allowed = "bytes from 1 to 2^62, as in 7000000, 10MB or 64MiB, or none";
+            let why = format!("quota {limit:?} is not allowed: {allowed}");
+            return Err(Failure::Refused(why));
+        }
     };
-    let db = store::write(&place.home, Writing { sync: false })?;
-    store::container(&db, &place.container)?.set_quota(quota)?;
-    Ok(db.close()?)
+    let writer = store::write_once(&place.home)?;
+    let set = writer.ask(&Request::change(&place.container, Change::Quota(quota)))?;
+    writer.close()?;
+    let Answer::Quota { live_bytes } = set else {
+        return Ok(());
+    };
+    if json {
+        let line = json!({
+            "container": place.container,
+            "quota": quota.map(show::quota_json),
+            "live_bytes_estimate": live_bytes,
+        });
+        writeln!(stdout().lock(), "{line}")?;
+    } else if let Some(quota) = quota.filter(|quota| live_bytes > quota.max_live_bytes) {
+        let then = match quota.when_full {
+            WhenFull::ExpireSoonest => "the next write expires what ends soonest",
+            _ => "what makes it larger is refused until some has ended",
+        };
+        failure::note(&format_args!(
+            "{:?} holds about {} already: {then}",
+            place.container,
+            show::bytes(live_bytes)
+        ));
+    }
+    Ok(())
 }
 
 /// Around the default that is asked about: a quarter of it to four times as long.
@@ -125,19 +158,16 @@ pub fn preview(place: &ContainerArgs, default: &str, json: bool) -> Outcome {
         show::bytes(live)
     )?;
     let beside = beside(asked);
-    let name = |default| show::default_ttl(default);
-    let width = beside.iter().map(|default| name(*default).len()).max();
+    let width = beside.iter().map(|default| default.to_string().len()).max();
     let width = width.unwrap_or(0);
     for default in beside {
         let gone = container.preview_default_ttl(default).bytes.min(live);
         let bar = "█".repeat((gone * COLUMNS).div_ceil(live.max(1)) as usize);
         let share = 100.0 * gone as f64 / live.max(1) as f64;
         let this = if default == asked { "  <" } else { "" };
-        writeln!(
-            out,
-            "{:>width$}  {share:>3.0} %  {bar}{this}",
-            name(default)
-        )?;
+        let default = default.to_string();
+        let line = format!("{default:>width$}  {share:>3.0} %  {bar}{this}");
+        writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use clap::error::ErrorKind;
+use ebbtide_control::Failed;
 
 /// The result of every command.
 pub type Outcome<T = ()> = Result<T, Failure>;
@@ -23,7 +24,16 @@ pub enum Failure {
 
 impl From<ebbtide::Error> for Failure {
     fn from(error: ebbtide::Error) -> Self {
-        Failure::Refused(error.to_string())
+        Failure::Refused(ebbtide_control::in_words(&error))
+    }
+}
+
+impl From<Failed> for Failure {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::NotFound(what) => Failure::NotFound(what),
+            other => Failure::Refused(other.to_string()),
+        }
     }
 }
 
@@ -38,6 +48,13 @@ impl From<io::Error> for Failure {
 }
 
 impl Failure {
+    pub fn why(&self) -> &str {
+        match self {
+            Failure::NotFound(why) | Failure::Refused(why) | Failure::Late(why) => why,
+            Failure::ReaderLeft => "the reader left",
+        }
+    }
+
     pub fn file(doing: &str, path: &Path, error: &io::Error) -> Failure {
         Failure::Refused(format!("cannot {doing} {}: {error}", path.display()))
     }
@@ -72,10 +89,19 @@ fn one_line(text: &str) -> String {
     let said = said.strip_prefix("error: ").unwrap_or(&said);
     let tip = lines().find_map(|line| line.strip_prefix("tip: "));
     let tip = tip.map_or(String::new(), |tip| format!(" ({tip})"));
-    let usage = lines().find_map(|line| line.strip_prefix("Usage: ebbtide "));
-    let word = usage.and_then(|usage| usage.split(' ').next());
-    // If it is no command, options follow at once.
-    let command = word.filter(|word| word.starts_with(char::is_alphabetic));
-    let help = command.map_or("help".to_owned(), |command| format!("help {command}"));
+    let said = said.replace("invalid digit found in string", "it is no whole number");
+    let help = given_command().map_or("help".to_owned(), |command| format!("help {command}"));
     format!("{said}{tip}; see `ebbtide {help}`")
+}
+
+/// The command that was called, if there is one of this name.
+fn given_command() -> Option<String> {
+    let mut words = std::env::args_os().skip(1);
+    let name = words.find_map(|word| {
+        word.into_string()
+            .ok()
+            .filter(|word| !word.starts_with('-'))
+    })?;
+    let known = crate::arguments::command();
+    (name != "help" && known.find_subcommand(&name).is_some()).then_some(name)
 }

@@ -1,6 +1,7 @@
 //! Lifetimes, moments and sizes as they are typed: every command, and every option of it, reads them here. The library
 //! parses them; the command line asks for whole seconds, and knows moments from now.
 
+use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ebbtide::shared::text::{SURELY_MILLIS, date, length, seconds};
@@ -78,6 +79,31 @@ fn in_millis(text: &str, since: Duration) -> Error {
     let given = format!("{text} (in seconds the year {year}, in milliseconds {meant})");
     let allowed = "seconds since 1970, or a date: write the one that is meant";
     invalid("moment", &given, allowed)
+}
+
+/// A length of time from one to another.
+///
+/// # Errors
+/// Why it is not.
+pub fn span_within(text: &str, least: &str, most: &str) -> std::result::Result<Duration, String> {
+    let read = |text| span(text).map_err(|error| error.to_string());
+    let time = read(text)?;
+    match read(least)? <= time && time <= read(most)? {
+        true => Ok(time),
+        false => Err(format!("{text} is not in {least}..={most}")),
+    }
+}
+
+/// Whole seconds in a range.
+///
+/// # Errors
+/// Why it is not.
+pub fn seconds_within(text: &str, range: RangeInclusive<u64>) -> std::result::Result<u64, String> {
+    let time = span(text).map_err(|error| error.to_string())?;
+    match time.subsec_nanos() == 0 && range.contains(&time.as_secs()) {
+        true => Ok(time.as_secs()),
+        false => Err(format!("{text} is not in {range:?}, in whole seconds")),
+    }
 }
 
 /// A number of bytes that is not 0.

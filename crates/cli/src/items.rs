@@ -2,26 +2,34 @@
 
 use std::io::{IsTerminal, Write, stdout};
 
-use ebbtide::{DefaultTtl, Explanation, StoredIn, Ttl};
+use ebbtide::{Explanation, StoredIn, Ttl};
 use ebbtide_cli::{given, json};
+use ebbtide_control::{Answer, Change, NewItem, Request};
 
 use crate::arguments::{ContainerArgs, Key, Put, WrittenKey};
 use crate::failure::{self, Failure, Outcome};
-use crate::{show, store};
+use crate::{ending, show, store};
 
-pub fn put(put: &Put) -> Outcome {
+pub fn put(put: &Put, json: bool) -> Outcome {
     let Key { place, key, form } = &put.item;
     let ttl = match &put.ttl {
         Some(text) => given::ttl(text)?,
         None => Ttl::Inherit,
     };
-    let (key, value) = (form.key(key)?, form.value(&put.value)?);
-    let is_off = store::create(place, put.writing, |_, container| {
-        container.put_with_ttl(&key, &value, ttl)?;
-        Ok(container.default_ttl() == DefaultTtl::Off)
-    })?;
-    if is_off && matches!(ttl, Ttl::After(_)) {
+    let item = NewItem {
+        key: form.key(key)?,
+        value: form.value(&put.value)?,
+        ttl,
+    };
+    let writer = store::create(&place.home, put.writing)?;
+    let stored = writer.ask(&Request::change(&place.container, Change::Put(vec![item])))?;
+    writer.close()?;
+    if stored == (Answer::Put { is_off: true }) && matches!(ttl, Ttl::After(_)) {
         warn_off(place, "the item has a ttl");
+    }
+    if json {
+        let line = serde_json::json!({ "container": place.container, "done": "put", "items": 1 });
+        writeln!(stdout().lock(), "{line}")?;
     }
     Ok(())
 }
@@ -98,22 +106,34 @@ fn why_json(why: &Explanation) -> serde_json::Value {
     })
 }
 
-pub fn delete(delete: &WrittenKey) -> Outcome {
-    let Key { place, key, form } = &delete.item;
-    let key = form.key(key)?;
-    let db = store::write(&place.home, delete.writing)?;
-    store::container(&db, &place.container)?.delete(key)?;
-    Ok(db.close()?)
+pub fn delete(delete: &WrittenKey, json: bool) -> Outcome {
+    let (place, key) = (&delete.item.place, delete.item.form.key(&delete.item.key)?);
+    let writer = store::write(&place.home, delete.writing)?;
+    let deleted = writer.ask(&Request::change(&place.container, Change::Delete { key }))?;
+    writer.close()?;
+    match deleted {
+        Answer::Ended(ended) if json => ending::say(&place.container, "deleted", &ended, json),
+        _ => Ok(()),
+    }
 }
 
-pub fn touch(touch: &WrittenKey) -> Outcome {
-    let Key { place, key, form } = &touch.item;
-    let key = form.key(key)?;
-    let db = store::write(&place.home, touch.writing)?;
-    if !store::container(&db, &place.container)?.touch(key)? {
+pub fn touch(touch: &WrittenKey, json: bool) -> Outcome {
+    let (place, key) = (&touch.item.place, touch.item.form.key(&touch.item.key)?);
+    let writer = store::write(&place.home, touch.writing)?;
+    let touched = writer.ask(&Request::change(&place.container, Change::Touch { key }))?;
+    writer.close()?;
+    let Answer::Until(end) = touched else {
         return Err(no_item(&touch.item));
+    };
+    if json {
+        let line = serde_json::json!({
+            "container": place.container,
+            "done": "touched",
+            "expires_at_ms": show::moment_json(end),
+        });
+        writeln!(stdout().lock(), "{line}")?;
     }
-    Ok(db.close()?)
+    Ok(())
 }
 
 fn no_item(item: &Key) -> Failure {

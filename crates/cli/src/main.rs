@@ -22,6 +22,8 @@ mod moment;
 mod random;
 mod tally;
 
+mod ending;
+
 mod analytical;
 mod backups;
 mod changes;
@@ -41,29 +43,26 @@ mod upkeep;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use arguments::{Arguments, Command};
 use failure::{Failure, Outcome};
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::try_parse() {
+    let given = arguments::command().try_get_matches();
+    let outcome = match given.and_then(|given| Arguments::from_arg_matches(&given)) {
         Ok(arguments) => run(arguments),
         Err(refused) => failure::usage(refused),
     };
     match outcome {
         Ok(()) | Err(Failure::ReaderLeft) => ExitCode::SUCCESS,
-        Err(Failure::NotFound(what)) => {
-            failure::say(&what);
-            ExitCode::from(1)
-        }
-        Err(Failure::Late(why)) => {
-            failure::say(&why);
-            ExitCode::from(3)
-        }
-        Err(Failure::Refused(why)) => {
-            failure::say(&why);
-            ExitCode::from(2)
+        Err(failed) => {
+            failure::say(&failed.why());
+            ExitCode::from(match failed {
+                Failure::NotFound(_) => 1,
+                Failure::Late(_) => 3,
+                _ => 2,
+            })
         }
     }
 }
@@ -71,15 +70,15 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Outcome {
     let json = arguments.json;
     match arguments.command {
-        Command::Put(put) => items::put(&put),
+        Command::Put(put) => items::put(&put, json),
         Command::Get(key) => items::get(&key, json),
         Command::Why(key) => items::why(&key, json),
-        Command::Delete(key) => items::delete(&key),
-        Command::Touch(key) => items::touch(&key),
+        Command::Delete(key) => items::delete(&key, json),
+        Command::Touch(key) => items::touch(&key, json),
         Command::Scan(scan) => ranges::scan(&scan, json),
         Command::Keys(scan) => ranges::keys(&scan, json),
         Command::Count(count) => ranges::count(&count, json),
-        Command::DeleteRange(range) => ranges::delete_range(&range),
+        Command::DeleteRange(range) => ranges::delete_range(&range, json),
         Command::Clear(container) => ranges::clear(&container, json),
         Command::Expire(which) => expire::expire(&which, json),
         Command::Drop(container) => ranges::drop(&container, json),
@@ -101,7 +100,7 @@ fn run(arguments: Arguments) -> Outcome {
             limit,
             when_full,
         } => match limit {
-            Some(limit) => containers::set_quota(&place, &limit, when_full.as_deref()),
+            Some(limit) => containers::set_quota(&place, &limit, when_full.as_deref(), json),
             None => containers::quota(&place, json),
         },
         Command::Import(import) => transfer::import(&import, json),

@@ -5,11 +5,13 @@ use std::ops::Bound;
 
 use ebbtide::{Bytes, Container, Item};
 use ebbtide_cli::json;
+use ebbtide_control::{Change, Key};
 use serde_json::json;
 
-use crate::arguments::{ContainerArgs, Count, DeleteRange, Emptied, Range, Scan};
-use crate::failure::{self, Failure, Outcome};
-use crate::{ask, show, store};
+use crate::arguments::{Count, DeleteRange, Emptied, Range, Scan};
+use crate::ending::Ends;
+use crate::failure::{Failure, Outcome};
+use crate::store;
 
 /// From the first key to the last.
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
@@ -75,7 +77,7 @@ pub fn count(count: &Count, json: bool) -> Outcome {
     Ok(())
 }
 
-pub fn delete_range(delete: &DeleteRange) -> Outcome {
+pub fn delete_range(delete: &DeleteRange, json: bool) -> Outcome {
     let Range {
         prefix, from, to, ..
     } = &delete.range;
@@ -86,59 +88,58 @@ pub fn delete_range(delete: &DeleteRange) -> Outcome {
             "which keys? --prefix, --from and --to say it; `ebbtide clear` deletes all".to_owned(),
         ));
     }
-    let bounds = bounds(&delete.range)?;
-    let db = store::write(&delete.place.home, delete.writing)?;
-    let container = store::container(&db, &delete.place.container)?;
-    container.delete_range(bounds)?;
-    db.close()?;
-    let name = &delete.place.container;
-    failure::note(&format_args!("all of this range in {name:?} is deleted"));
-    Ok(())
+    let (from, to) = keys_of(&delete.range)?;
+    let ends = Ends {
+        place: &delete.place,
+        question: |name, about| format!("delete {about} of {name:?}"),
+        done: "deleted",
+        change: Change::DeleteRange {
+            from,
+            to: to.map(Key),
+        },
+    };
+    let writer = store::write(&delete.place.home, delete.writing)?;
+    let ended = ends.make(writer)?;
+    ends.say(&ended, json)
 }
 
 pub fn clear(clear: &Emptied, json: bool) -> Outcome {
-    let ContainerArgs { home, container } = &clear.place;
-    let db = store::write_once(home)?;
-    let items = store::container(&db, container)?;
-    let live = items.stats().live_items;
-    ask::unless(
-        clear.yes,
-        &format!("clear {container:?} of {}", about(live)),
-    )?;
-    items.clear()?;
-    db.close()?;
-    done(json, "cleared", container, live)
+    let question = |name: &str, about: &str| format!("clear {name:?} of {about}");
+    empty(clear, json, question, "cleared", Change::Clear)
 }
 
 pub fn drop(drop: &Emptied, json: bool) -> Outcome {
-    let ContainerArgs { home, container } = &drop.place;
-    let db = store::write_once(home)?;
-    let live = store::container(&db, container)?.stats().live_items;
-    ask::unless(
-        drop.yes,
-        &format!("drop {container:?} with {}", about(live)),
-    )?;
-    db.drop_container(container)?;
-    db.close()?;
-    done(json, "dropped", container, live)
+    let question = |name: &str, about: &str| format!("drop {name:?} with {about}");
+    empty(drop, json, question, "dropped", Change::Drop)
 }
 
-/// Formats an estimate.
-fn about(items: u64) -> String {
-    format!("about {}", show::counted(items, "item"))
-}
-
-fn done(json: bool, what: &str, container: &str, live: u64) -> Outcome {
-    if json {
-        let line = json!({ "container": container, "done": what, "items_estimate": live });
-        writeln!(stdout().lock(), "{line}")?;
-    } else {
-        failure::note(&format_args!("{container:?} {what}: {}", about(live)));
-    }
-    Ok(())
+fn empty(
+    emptied: &Emptied,
+    json: bool,
+    question: fn(&str, &str) -> String,
+    done: &'static str,
+    change: Change,
+) -> Outcome {
+    let ends = Ends {
+        place: &emptied.place,
+        question,
+        done,
+        change,
+    };
+    let writer = store::write_once(&emptied.place.home)?;
+    ends.ask(&writer, emptied.yes)?;
+    let ended = ends.make(writer)?;
+    ends.say(&ended, json)
 }
 
 fn bounds(range: &Range) -> Outcome<Bounds> {
+    let (from, to) = keys_of(range)?;
+    let to = to.map_or(Bound::Unbounded, Bound::Excluded);
+    Ok((Bound::Included(from), to))
+}
+
+/// The first key, and the one behind the last.
+fn keys_of(range: &Range) -> Outcome<(Vec<u8>, Option<Vec<u8>>)> {
     let key = |given: &Option<_>| given.as_deref().map(|key| range.form.key(key)).transpose();
     let mut from = key(&range.from)?.unwrap_or_default();
     let mut to = key(&range.to)?;
@@ -148,8 +149,7 @@ fn bounds(range: &Range) -> Outcome<Bounds> {
         }
         from = from.max(prefix);
     }
-    let to = to.map_or(Bound::Unbounded, Bound::Excluded);
-    Ok((Bound::Included(from), to))
+    Ok((from, to))
 }
 
 /// The lowest key after all that start with a prefix, if there is one.

@@ -4,6 +4,7 @@ use std::io::{Write, stdout};
 use std::time::{Duration, SystemTime};
 
 use ebbtide::{ContainerStats, DefaultTtl, Stats};
+use ebbtide_control::figures;
 use serde_json::{Value, json};
 
 use crate::arguments::Home;
@@ -28,7 +29,7 @@ pub fn stats(home: &Home, container: Option<&str>, json: bool) -> Outcome {
             .map(|(name, default, stats)| container_json(name, *default, stats).to_string() + "\n")
             .collect(),
         (true, Some(whole)) => {
-            let mut object = stats_json(whole);
+            let mut object = figures(whole);
             object["containers"] = containers
                 .iter()
                 .map(|(name, default, stats)| container_json(name, *default, stats))
@@ -163,51 +164,6 @@ fn lag_of(stats: &Stats, share: f64) -> String {
 /// Log, flushes, merges.
 pub fn bytes_written(stats: &Stats) -> u64 {
     stats.bytes_logged + stats.bytes_flushed + stats.bytes_merged
-}
-
-/// Every number by its name in the library.
-pub fn stats_json(stats: &Stats) -> Value {
-    json!({
-        "live_items": stats.live_items,
-        "live_bytes": stats.live_bytes,
-        "expired_bytes": stats.expired_bytes,
-        "superseded_bytes": stats.superseded_bytes,
-        "tombstone_bytes": stats.tombstone_bytes,
-        "stored_bytes": stats.stored_bytes,
-        "disk_bytes": stats.disk_bytes,
-        "log_bytes": stats.log_bytes,
-        "table_bytes": stats.table_bytes,
-        "pinned_bytes": stats.pinned_bytes,
-        "pinned_memtable_bytes": stats.pinned_memtable_bytes,
-        "memtable_bytes": stats.memtable_bytes,
-        "oldest_unreclaimed_ms": show::moment_json(stats.oldest_unreclaimed),
-        "overdue_seconds": show::seconds_json(stats.overdue),
-        "runs": stats.runs,
-        "tables": stats.tables,
-        "snapshots": stats.snapshots,
-        "bytes_put": stats.bytes_put,
-        "bytes_logged": stats.bytes_logged,
-        "bytes_flushed": stats.bytes_flushed,
-        "bytes_merged": stats.bytes_merged,
-        "bytes_dropped": stats.bytes_dropped,
-        "flushes": stats.flushes,
-        "merges": stats.merges,
-        "stalls": stats.stalls,
-        "stall_seconds": show::seconds_json(stats.stall_time),
-        "syncs": stats.syncs,
-        "sync_seconds": show::seconds_json(stats.sync_time),
-        "expired_misses": stats.expired_misses,
-        "bytes_scrubbed": stats.bytes_scrubbed,
-        "damage": stats.damage.iter().map(|damage| json!({
-            "path": damage.path.to_string_lossy(),
-            "offset": damage.offset,
-            "what": damage.what,
-        })).collect::<Vec<_>>(),
-        "reclaim_lag": stats.reclaim_lag.steps().map(|(time, bytes)| json!({
-            "within_ms": u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
-            "bytes": bytes,
-        })).collect::<Vec<_>>(),
-    })
 }
 
 pub fn container_json(name: &str, default: DefaultTtl, stats: &ContainerStats) -> Value {

@@ -1,18 +1,84 @@
 //! Opening: commands that only read open read-only, or follow the process that has the database open; only `put`,
-//! `import` and `ttl` may create a database.
+//! `import` and `ttl` may create a database. What changes it goes to a [`Writer`]: this process, or the one that has it
+//! open and listens on its control socket.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, absolute};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ebbtide::{Container, Database, Durability, Error, Options};
+use ebbtide_control::{Answer, Client, Progress, Request};
 
-use crate::arguments::{ContainerArgs, Home, Writing};
+use crate::arguments::{Home, Writing};
 use crate::failure::{self, Failure, Outcome};
 
 /// The time between two tries while a database is open elsewhere.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Does what changes a database.
+pub enum Writer {
+    /// This process, which has opened it.
+    Own(Database),
+    /// The process that has it open.
+    Other(Client),
+}
+
+impl Writer {
+    /// Does it, or has it done.
+    pub fn ask(&self, request: &Request) -> Outcome<Answer> {
+        self.watched(request, &mut |_| ())
+    }
+
+    /// The same; tells now and then how far it is.
+    pub fn watched(
+        &self,
+        request: &Request,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Outcome<Answer> {
+        Ok(match self {
+            Writer::Own(db) => ebbtide_control::watched(db, request, &mut |step| {
+                progress(step);
+                true
+            }),
+            Writer::Other(client) => client.ask(request, progress),
+        }?)
+    }
+
+    /// A consistent copy in a folder. Where the other process makes none, because it may not write there or sees other
+    /// folders, it is made beside it.
+    pub fn checkpoint(&self, home: &Home, to: &Path) -> Outcome {
+        let client = match self {
+            Writer::Own(db) => return Ok(db.checkpoint(to)?),
+            Writer::Other(client) => client,
+        };
+        let is_taken = to.read_dir().is_ok_and(|mut names| names.next().is_some());
+        // It has a working folder of its own.
+        let request = Request::Checkpoint { to: absolute(to)? };
+        match client.ask(&request, &mut |_| ()) {
+            Ok(_) if to.is_dir() => Ok(()),
+            Err(refused) if is_taken => Err(refused.into()),
+            _ => Ok(follow(home)?.checkpoint(to)?),
+        }
+    }
+
+    /// To be read as a whole by this process: what it has opened, or beside the other one.
+    #[cfg(feature = "parquet")]
+    pub fn into_database(self, home: &Home) -> Outcome<Database> {
+        match self {
+            Writer::Own(db) => Ok(db),
+            Writer::Other(_) => follow(home),
+        }
+    }
+
+    /// All is synced.
+    pub fn close(self) -> Outcome {
+        match self {
+            Writer::Own(db) => Ok(db.close()?),
+            Writer::Other(_) => Ok(()),
+        }
+    }
+}
 
 /// Opens for reading.
 pub fn read(home: &Home) -> Outcome<Database> {
@@ -21,14 +87,16 @@ pub fn read(home: &Home) -> Outcome<Database> {
 }
 
 /// To copy it as a whole. An open for writing makes sure first that no power cut takes back what is copied; where nothing
-/// can be written, in a snapshot of a volume for instance, nothing is.
-pub fn copy(home: &Home) -> Outcome<Database> {
+/// can be written, in a snapshot of a volume for instance, nothing is. A process that has it open and listens makes the copy
+/// itself.
+pub fn copy(home: &Home) -> Outcome<Writer> {
     if !holds_manifest(&home.dir) {
         read(home)?;
     }
-    match while_locked(home, || Options::new().open(&home.dir)) {
-        Err(Error::Io { source, .. }) if is_read_only(&source) => read(home),
-        opened => or_follow(home, opened),
+    match while_locked(home, || open_or_connect(home, Options::new())) {
+        Err(Error::Io { source, .. }) if is_read_only(&source) => read(home).map(Writer::Own),
+        Err(Error::Locked { .. }) => follow(home).map(Writer::Own),
+        opened => Ok(opened?),
     }
 }
 
@@ -57,50 +125,64 @@ pub fn follow(home: &Home) -> Outcome<Database> {
     Ok(db)
 }
 
-/// Opens an existing database for writing.
-pub fn write(home: &Home, writing: Writing) -> Outcome<Database> {
+/// For changes of an existing database.
+pub fn write(home: &Home, writing: Writing) -> Outcome<Writer> {
     // An open for writing would create a database in a folder that was named by mistake. An open for reading does not, and
     // tells whether there never was one or its manifest is lost.
     if !holds_manifest(&home.dir) {
         read(home)?;
     }
-    open(home, writing)
+    create(home, writing)
 }
 
-/// Opens for one write, which closing syncs.
-pub fn write_once(home: &Home) -> Outcome<Database> {
+/// For one change, which closing syncs.
+pub fn write_once(home: &Home) -> Outcome<Writer> {
     write(home, Writing { sync: false })
 }
 
-/// Runs `work` and closes; creates the database and the container if they are missing. If `work` fails, a container
-/// created for it is dropped.
-pub fn create<T>(
-    place: &ContainerArgs,
-    writing: Writing,
-    work: impl FnOnce(&Database, &Container) -> Outcome<T>,
-) -> Outcome<T> {
-    let db = open(&place.home, writing)?;
-    let is_new = !db.containers().contains(&place.container);
-    let container = db.container(&place.container)?;
-    let done = work(&db, &container);
-    if done.is_err() && is_new && container.iter().next().is_none() {
-        // The user gets the first error.
-        let _ = db.drop_container(&place.container);
-    }
-    let closed = db.close();
-    let done = done?;
-    closed?;
-    Ok(done)
-}
-
-fn open(home: &Home, writing: Writing) -> Outcome<Database> {
+/// For changes; creates the database if it is missing.
+pub fn create(home: &Home, writing: Writing) -> Outcome<Writer> {
     let durability = match writing.sync {
         true => Durability::Sync,
         false => Durability::Buffered,
     };
-    patiently(home, || {
-        Options::new().durability(durability).open(&home.dir)
+    let options = Options::new().durability(durability);
+    let opened = while_locked(home, || open_or_connect(home, options.clone()));
+    opened.map_err(|error| match &error {
+        Error::Locked { .. } => not_alone(
+            home,
+            "which listens on no control socket",
+            " (its program opens one by `ebbtide_control::listen`)",
+        ),
+        _ => error.into(),
     })
+}
+
+/// The lock says who has it; who is refused that asks whether the other listens.
+fn open_or_connect(home: &Home, options: Options) -> ebbtide::Result<Writer> {
+    match options.open(&home.dir) {
+        Err(locked @ Error::Locked { .. }) => match ebbtide_control::connect(&home.dir) {
+            Ok(Some(client)) => Ok(Writer::Other(client)),
+            _ => Err(locked),
+        },
+        opened => opened.map(Writer::Own),
+    }
+}
+
+/// Another process has it open.
+fn not_alone(home: &Home, which: &str, remedy: &str) -> Failure {
+    let dir = home.dir.display();
+    let process = match ebbtide_control::owner(&home.dir) {
+        Some(process) => format!(", in process {process}"),
+        None => String::new(),
+    };
+    let wait = match home.wait {
+        Some(waited) => format!("end it (waited for {} s)", waited.as_secs_f64()),
+        None => "end it, or --wait TIME".to_owned(),
+    };
+    Failure::Refused(format!(
+        "{dir} is open elsewhere{process}, {which}{remedy}: {wait}"
+    ))
 }
 
 /// Runs `work`, repeatedly while another process has the database open, for as long as the user will wait.
@@ -118,28 +200,17 @@ pub fn while_locked<T>(
     }
 }
 
-/// The same, for what cannot be done beside that process.
+/// The same, for what cannot be done while any other process has it open.
 pub fn patiently<T>(home: &Home, work: impl FnMut() -> ebbtide::Result<T>) -> Outcome<T> {
-    while_locked(home, work).map_err(|error| match (&error, home.wait) {
-        (Error::Locked { .. }, Some(waited)) => {
-            let waited = waited.as_secs_f64();
-            Failure::Refused(format!("{error} (waited for {waited} s)"))
-        }
-        (Error::Locked { .. }, None) => Failure::Refused(format!("{error}, or --wait TIME")),
+    while_locked(home, work).map_err(|error| match &error {
+        Error::Locked { .. } => not_alone(home, "and this needs it closed", ""),
         _ => error.into(),
     })
 }
 
 /// An existing container.
 pub fn container(db: &Database, name: &str) -> Outcome<Container> {
-    if db.containers().iter().any(|known| known == name) {
-        return Ok(db.container(name)?);
-    }
-    Err(no_container(name))
-}
-
-pub fn no_container(name: &str) -> Failure {
-    Failure::NotFound(format!("there is no container {name:?}"))
+    Ok(ebbtide_control::container(db, name)?)
 }
 
 fn holds_manifest(dir: &Path) -> bool {

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::time::SystemTime;
 
-use ebbtide::{Batch, Container, Database, DefaultTtl, Ttl};
+use ebbtide::{Container, DefaultTtl, Ttl};
 use ebbtide_cli::json;
+use ebbtide_control::{Answer, Change, NewItem, Request};
 use indicatif::ProgressBar;
 use serde_json::json;
 
@@ -17,6 +18,7 @@ use crate::failure::{self, Failure, Outcome};
 use crate::input::{Lines, style};
 use crate::interrupt::Undo;
 use crate::items::warn_off;
+use crate::store::Writer;
 use crate::{show, store};
 use ebbtide::shared::files;
 
@@ -34,16 +36,14 @@ pub fn import(import: &Import, json: bool) -> Outcome {
     };
     // If the first line is refused, nothing is created.
     let done = entries.next().and_then(|first| {
-        store::create(&import.place, import.writing, |db, container| {
-            let mut importer = Importer::new(db, container);
-            if import.sorted {
-                return importer.load(first, &mut entries);
-            }
-            let done = importer.run(first, &mut entries);
-            // Items before a bad line are stored all the same, and the line's message says so.
-            importer.write()?;
-            done.map(|()| importer.done)
-        })
+        let writer = store::create(&import.place.home, import.writing)?;
+        let mut importer = Importer::new(&writer, &import.place.container)?;
+        let done = match import.sorted {
+            true => importer.load(first, &mut entries),
+            false => importer.store(first, &mut entries),
+        }?;
+        writer.close()?;
+        Ok(done)
     });
     let skipped = entries.lines.end();
     let done = done?;
@@ -139,25 +139,44 @@ impl Import {
 type Written = (json::Entry, Option<SystemTime>);
 
 struct Importer<'a> {
-    db: &'a Database,
-    container: &'a Container,
-    /// The container's default; nobody changes it meanwhile.
+    writer: &'a Writer,
+    container: &'a str,
+    /// The container's default; nobody is expected to change it meanwhile.
     default: DefaultTtl,
-    batch: Batch,
-    batch_bytes: usize,
+    items: Vec<NewItem>,
+    bytes: usize,
+    has_written: bool,
     done: Done,
 }
 
 impl<'a> Importer<'a> {
-    fn new(db: &'a Database, container: &'a Container) -> Self {
-        Importer {
-            db,
+    fn new(writer: &'a Writer, container: &'a str) -> Outcome<Self> {
+        let state = Request::State {
+            container: container.to_owned(),
+        };
+        let default = match writer.ask(&state)? {
+            Answer::State { default_ttl, .. } => default_ttl,
+            _ => None,
+        };
+        Ok(Importer {
+            writer,
             container,
-            default: container.default_ttl(),
-            batch: Batch::new(),
-            batch_bytes: 0,
+            default: default.unwrap_or(DefaultTtl::NoDefault),
+            items: vec![],
+            bytes: 0,
+            has_written: false,
             done: Done::default(),
+        })
+    }
+
+    /// Items before a bad line are stored all the same, and the line's message says so.
+    fn store(&mut self, first: Option<Written>, entries: &mut Entries<'_>) -> Outcome<Done> {
+        let done = self.run(first, entries);
+        // An empty file makes the container, too.
+        if !self.items.is_empty() || !self.has_written {
+            self.write()?;
         }
+        done.map(|()| self.done)
     }
 
     fn run(&mut self, first: Option<Written>, entries: &mut Entries<'_>) -> Outcome {
@@ -171,8 +190,13 @@ impl<'a> Importer<'a> {
 
     /// Loads all lines, which are sorted by key, or none.
     fn load(&mut self, first: Option<Written>, entries: &mut Entries<'_>) -> Outcome<Done> {
+        let Writer::Own(db) = self.writer else {
+            let why = "--sorted loads straight into tables, which takes a database that is open nowhere else: leave it out";
+            return Err(Failure::Refused(why.to_owned()));
+        };
+        let is_new = !db.containers().iter().any(|known| known == self.container);
+        let container = db.container(self.container)?;
         let (mut first, mut last, mut failure) = (Some(first), None, None);
-        let container = self.container;
         let items = iter::from_fn(|| {
             let next = first.take().map_or_else(|| entries.next(), Ok);
             let item = next.transpose()?.and_then(|(entry, written_at)| {
@@ -194,10 +218,15 @@ impl<'a> Importer<'a> {
             }))
         });
         let loaded = container.bulk_load_with_ttl(items);
-        match failure {
+        let done = match failure {
             Some(failure) => Err(failure),
-            None => Ok(loaded.map(|_| self.done)?),
+            None => loaded.map(|_| self.done).map_err(Failure::from),
+        };
+        if done.is_err() && is_new && container.is_empty().unwrap_or(false) {
+            // The user gets the first error.
+            let _ = db.drop_container(self.container);
         }
+        done
     }
 
     /// The item with its ttl from now on, counted.
@@ -217,21 +246,19 @@ impl<'a> Importer<'a> {
 
     fn push(&mut self, entry: json::Entry, written_at: Option<SystemTime>) -> Outcome {
         let json::Entry { key, value, ttl } = self.prepared(entry, written_at);
-        self.batch_bytes += key.len() + value.len();
-        self.batch.put_with_ttl(self.container, &key, &value, ttl);
-        if self.batch.len() >= BATCH_ITEMS || self.batch_bytes >= BATCH_BYTES {
+        self.bytes += key.len() + value.len();
+        self.items.push(NewItem { key, value, ttl });
+        if self.items.len() >= BATCH_ITEMS || self.bytes >= BATCH_BYTES {
             self.write()?;
         }
         Ok(())
     }
 
     fn write(&mut self) -> Outcome {
-        if !self.batch.is_empty() {
-            self.db.write(&self.batch)?;
-        }
-        self.batch.clear();
-        self.batch_bytes = 0;
-        Ok(())
+        let items = std::mem::take(&mut self.items);
+        (self.bytes, self.has_written) = (0, true);
+        let put = Request::change(self.container, Change::Put(items));
+        self.writer.ask(&put).map(drop)
     }
 }
 

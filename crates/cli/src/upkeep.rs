@@ -2,67 +2,50 @@
 
 use std::io::{Write, stdout};
 use std::path::Path;
-use std::thread;
-use std::time::Duration;
 
-use ebbtide::{Database, Error, Loss, Options, RepairReport, VerifyReport};
+use ebbtide::{Error, Loss, Options, RepairReport, VerifyReport};
+use ebbtide_control::{Answer, Progress, Request};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::arguments::Home;
 use crate::failure::{self, Failure, Outcome};
-use crate::stats::stats_json;
 use crate::{show, store};
 
 pub fn compact(home: &Home, json: bool) -> Outcome {
-    let db = store::write_once(home)?;
-    let before = db.stats();
-    watched(&db, || db.compact())?;
-    db.close()?;
-    // Tables that were replaced are removed a few at a time, and all of them by the end.
-    let after = db.stats();
-    if json {
-        let line = json!({ "before": stats_json(&before), "after": stats_json(&after) });
-        writeln!(stdout().lock(), "{line}")?;
-    } else {
-        failure::note(&format_args!(
-            "on disk {} before, {} now; written {}, given back unread {}; runs left: {}",
-            show::bytes(before.disk_bytes),
-            show::bytes(after.disk_bytes),
-            show::bytes(after.bytes_flushed + after.bytes_merged),
-            show::bytes(after.bytes_dropped),
-            after.runs,
-        ));
-    }
-    Ok(())
-}
-
-/// Runs `work`; meanwhile a line on the terminal shows its progress.
-fn watched(db: &Database, work: impl FnOnce() -> ebbtide::Result<()> + Send) -> Outcome {
+    let writer = store::write_once(home)?;
     let bar = ProgressBar::new_spinner();
-    if bar.is_hidden() {
-        return Ok(work()?);
-    }
-    let done = thread::scope(|scope| {
-        let worker = scope.spawn(work);
-        while !worker.is_finished() {
-            let stats = db.stats();
-            bar.set_message(format!(
-                "{} written, {} on disk, {} expired and {} superseded left",
-                show::bytes(stats.bytes_merged),
-                show::bytes(stats.disk_bytes),
-                show::bytes(stats.expired_bytes),
-                show::bytes(stats.superseded_bytes),
-            ));
-            bar.tick();
-            thread::sleep(Duration::from_millis(100));
-        }
-        worker
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    let done = writer.watched(&Request::Compact, &mut |progress: &Progress| {
+        bar.set_message(format!(
+            "{} written, {} on disk, {} expired and {} superseded left",
+            show::bytes(progress.bytes_merged),
+            show::bytes(progress.disk_bytes),
+            show::bytes(progress.expired_bytes),
+            show::bytes(progress.superseded_bytes),
+        ));
+        bar.tick();
     });
     bar.finish_and_clear();
-    Ok(done?)
+    let Answer::Compacted { before, after } = done? else {
+        unreachable!("a compaction was asked for");
+    };
+    writer.close()?;
+    if json {
+        let line = json!({ "before": before, "after": after });
+        writeln!(stdout().lock(), "{line}")?;
+        return Ok(());
+    }
+    let figure = |of: &Value, name: &str| of[name].as_u64().unwrap_or(0);
+    let done = |name| figure(&after, name).saturating_sub(figure(&before, name));
+    failure::note(&format_args!(
+        "on disk {} before, {} now; written {}, given back unread {}; runs left: {}",
+        show::bytes(figure(&before, "disk_bytes")),
+        show::bytes(figure(&after, "disk_bytes")),
+        show::bytes(done("bytes_flushed") + done("bytes_merged")),
+        show::bytes(done("bytes_dropped")),
+        figure(&after, "runs"),
+    ));
+    Ok(())
 }
 
 pub fn verify(home: &Home, json: bool) -> Outcome {
@@ -196,9 +179,9 @@ fn repair_json(report: &RepairReport, done: bool) -> Value {
 }
 
 pub fn checkpoint(home: &Home, to: &Path, json: bool) -> Outcome {
-    let db = store::copy(home)?;
-    db.checkpoint(to)?;
-    db.close()?;
+    let writer = store::copy(home)?;
+    writer.checkpoint(home, to)?;
+    writer.close()?;
     if json {
         let line = json!({ "checkpoint": to.to_string_lossy() });
         writeln!(stdout().lock(), "{line}")?;

@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::engine::options::Background;
 use crate::engine::parts::events::Event;
 use crate::engine::parts::scheduler::Thread;
-use crate::values::listener::BackgroundErrorEvent;
+use crate::values::listener::{BackgroundErrorEvent, ControlEvent};
 
 /// Summaries are told this often.
 const SUMMARY: Duration = Duration::from_secs(1);
@@ -20,6 +20,12 @@ impl Engine {
             self.events.push(event());
             self.scheduler.wake(Thread::Listen);
         }
+    }
+
+    /// Notes an answered request of the control socket, for the listener.
+    pub fn note_control(&self, control: ControlEvent) {
+        self.note_event(|| Event::Control(control));
+        self.tell_listener_of_steps();
     }
 
     /// Notes the outcome of background work, for statistics and for the listener.

@@ -220,7 +220,7 @@ impl Engine {
             });
         }
         for (state, rewrite) in rewrites {
-            match self.rewrite(&state, &rewrite) {
+            match self.rewrite(&state, &rewrite, &|| true) {
                 Ok(()) => return Ok(true),
                 Err(error) => done = Err(error),
             }
@@ -228,17 +228,18 @@ impl Engine {
         done
     }
 
-    /// Flushes, then merges and reclaims until nothing more can be gained.
-    pub fn compact(&self) -> Result<()> {
+    /// Flushes, then merges and reclaims until nothing more can be gained, or `goes_on` says no, which is asked between
+    /// the steps. Whether it came to its end.
+    pub fn compact_while(&self, goes_on: &dyn Fn() -> bool) -> Result<bool> {
         self.clock.release_hold();
         // The tables are worth compacting even if the flush fails.
         let flushed = self.flush();
         if matches!(&flushed, Err(error) if error.is_closed() || matches!(error, Error::ReadOnly)) {
-            return flushed;
+            return flushed.map(|()| true);
         }
         for state in self.containers.all() {
             let mut rewritten = false;
-            loop {
+            while goes_on() {
                 let _merging = self.scheduler.lock_merging();
                 let view = self.settled_view(&state);
                 let version = state.pin().version.clone();
@@ -250,7 +251,7 @@ impl Engine {
                     // A second rewrite would gain nothing that a drop does not: runs that still overlap do so for a
                     // snapshot.
                     Choice::Merge(rewrite) if !rewritten => {
-                        self.rewrite(&state, &rewrite)?;
+                        self.rewrite(&state, &rewrite, goes_on)?;
                         rewritten = true;
                     }
                     _ => break,
@@ -259,16 +260,21 @@ impl Engine {
         }
         self.obsolete.remove_all();
         self.tell_listener_of_steps();
-        flushed
+        flushed.map(|()| goes_on())
     }
 
     /// Rewrites the chosen tables, and tells the listener of it.
-    fn rewrite(&self, state: &Arc<ContainerState>, rewrite: &Rewrite) -> Result<()> {
+    fn rewrite(
+        &self,
+        state: &Arc<ContainerState>,
+        rewrite: &Rewrite,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<()> {
         let _span = spans::merge(state.name(), &rewrite.why);
         let began = monotonic();
         let mut compaction = self.compaction_of(state, rewrite);
         self.note_event(|| Event::CompactionBegin(compaction.clone()));
-        let done = self.rewrite_all(state, rewrite, &mut compaction.output_bytes);
+        let done = self.rewrite_all(state, rewrite, goes_on, &mut compaction.output_bytes);
         compaction.took = monotonic().saturating_sub(began);
         compaction.error = done.as_ref().err().cloned();
         self.note_event(|| Event::CompactionCompleted(compaction));
@@ -290,11 +296,12 @@ impl Engine {
         }
     }
 
-    /// Rewrites the chosen tables, part by part; adds the bytes of tables written.
+    /// Rewrites the chosen tables, part by part, while `goes_on` says so; adds the bytes of tables written.
     fn rewrite_all(
         &self,
         state: &Arc<ContainerState>,
         rewrite: &Rewrite,
+        goes_on: &dyn Fn() -> bool,
         output_bytes: &mut u64,
     ) -> Result<()> {
         if matches!(rewrite.why, Why::FewRuns { .. } | Why::Scans { .. }) {
@@ -327,9 +334,9 @@ impl Engine {
         let parts = parts(&tables, self.max_transient_bytes(facts.bytes()) / 2);
         let _busy = self.scheduler.take_tables(chosen);
         for part in parts {
-            let goes_on = self.rewrite_part(state, &part, rewrite, &mut progress);
+            let is_needed = self.rewrite_part(state, &part, rewrite, &mut progress);
             *output_bytes = progress.bytes;
-            if !goes_on? {
+            if !is_needed? || !goes_on() {
                 break;
             }
         }

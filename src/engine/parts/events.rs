@@ -14,8 +14,8 @@ use std::sync::Arc;
 use crate::base::counters::Waits;
 use crate::base::sync::Mutex;
 use crate::values::listener::{
-    BackgroundErrorEvent, CompactionEvent, EventListener, FlushEvent, ReclaimEvent, StallEvent,
-    SyncEvent,
+    BackgroundErrorEvent, CompactionEvent, ControlEvent, EventListener, FlushEvent, ReclaimEvent,
+    StallEvent, SyncEvent,
 };
 
 /// The most events that wait: those of some minutes of the busiest database.
@@ -39,6 +39,8 @@ pub enum Event {
     Stall(StallEvent),
     /// See [`EventListener::on_sync`].
     Sync(SyncEvent),
+    /// See [`EventListener::on_control`].
+    Control(ControlEvent),
     /// See [`EventListener::on_lost`].
     Lost(u64),
 }
@@ -54,6 +56,7 @@ impl Event {
             Event::BackgroundError(error) => listener.on_background_error(error),
             Event::Stall(stalls) => listener.on_stall(stalls),
             Event::Sync(syncs) => listener.on_sync(syncs),
+            Event::Control(control) => listener.on_control(control),
             Event::Lost(events) => listener.on_lost(*events),
         }
     }

@@ -24,7 +24,7 @@ pub struct Backup {
     /// The folder of the backups, or s3://BUCKET/PREFIX, gs://, az:// where the command was built with them
     #[arg(value_name = "TO", required = true)]
     pub to: Option<String>,
-    /// How long to wait while another process has the database open, before it is read beside that process
+    /// How long to wait while another process has the database open and does not listen, before it is read beside that process
     #[arg(long, value_name = "TIME", value_parser = given::span)]
     pub wait: Option<Duration>,
     /// The most bytes a second that are stored (10MB, 64MiB)
@@ -67,7 +67,7 @@ pub enum BackupAction {
         #[arg(value_name = "TO")]
         to: String,
         /// So many stay, at least 1
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
         keep: u64,
         /// Remove the leases of killed processes first; only if you know that nobody is at work in the backups
         #[arg(long)]

@@ -1,8 +1,10 @@
 //! The arguments of what keeps others up to date: changes, and exports.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use ebbtide_cli::given;
 
 use super::{ContainerArgs, Home};
 
@@ -23,9 +25,9 @@ pub struct Changes {
     /// is to be forgotten, and everything follows.
     #[arg(long)]
     pub follow: bool,
-    /// Milliseconds from one look to the next with --follow, 10 to 3600000
-    #[arg(long, value_name = "MS", default_value_t = 200, requires = "follow", value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
-    pub every: u64,
+    /// The time from one look to the next with --follow, 10ms to 1h
+    #[arg(long, value_name = "TIME", default_value = "200ms", requires = "follow", value_parser = |text: &str| given::span_within(text, "10ms", "1h"))]
+    pub every: Duration,
 }
 
 #[derive(Args)]

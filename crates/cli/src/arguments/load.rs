@@ -11,8 +11,8 @@ pub struct Demo {
     /// A missing or empty folder, kept; without it a temporary one, removed at the end
     #[arg(value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// How long the load lasts, 2 to 86400; below 30, lifetimes shrink with it
-    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(2..=86_400))]
+    /// How long the load lasts (30, 2m), 2 to 86400 s; below 30 s, lifetimes shrink with it
+    #[arg(long, value_name = "TIME", default_value = "30", value_parser = |text: &str| given::seconds_within(text, 2..=86_400))]
     pub seconds: u64,
     /// The choice of keys, values and operations: the same for the same number
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]

@@ -12,7 +12,7 @@ use super::{GRACE, OPERATIONS_A_SECOND, Scale, WORKERS, spark};
 use crate::arguments::Demo;
 use crate::failure::Outcome;
 use crate::show;
-use crate::stats::{bytes_written, stats_json};
+use crate::stats::bytes_written;
 use crate::tally::Tally;
 
 pub struct Reporter {
@@ -146,7 +146,7 @@ impl Reporter {
         self.live.push(stats.live_bytes);
         let mut out = stdout().lock();
         if self.json {
-            let mut line = stats_json(stats);
+            let mut line = ebbtide_control::figures(stats);
             line["at_seconds"] = show::seconds_json(*at);
             if let Some(load) = load {
                 line["puts"] = load.puts.into();

@@ -11,7 +11,7 @@ use super::trace::Kind;
 use crate::failure::Outcome;
 use crate::histogram::Histogram;
 use crate::show;
-use crate::stats::{bytes_written, stats_json};
+use crate::stats::bytes_written;
 use crate::table;
 
 /// Bytes on disk per live byte, over all readings since the first flush: before, there is only the log.
@@ -233,7 +233,7 @@ impl Report {
             "removed_bytes": lag.bytes(),
             "removal_p50_seconds": removed(lag.quantile(0.5)),
             "removal_max_seconds": removed(lag.longest()),
-            "stats": stats_json(&self.stats),
+            "stats": ebbtide_control::figures(&self.stats),
             "broken": self.broken(),
         })
     }

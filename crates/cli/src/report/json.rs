@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use super::facts::{Facts, Of};
 use super::film::Frame;
 use super::keys;
-use crate::stats::{container_json, stats_json};
+use crate::stats::container_json;
 use crate::{moment, show};
 
 pub fn json(facts: &Facts) -> Value {
     let frames = &facts.film.frames;
     let shown = &frames[frames.len() - facts.shown_edits.min(frames.len())..];
-    let mut all = stats_json(&facts.stats);
+    let mut all = ebbtide_control::figures(&facts.stats);
     // The paths in it may be private.
     all["damage"] = facts.trouble.as_slice().into();
     all["database"] = facts.dir.as_str().into();

@@ -37,7 +37,7 @@ pub fn report(report: &arguments::Report, json: bool) -> Outcome {
     let db = store::read(&report.home)?;
     let privacy = Privacy {
         hide_names: report.hide_names,
-        key_bytes: report.keys,
+        key_bytes: usize::try_from(report.keys).unwrap_or(usize::MAX),
     };
     let facts = Facts::of(&db, &report.home.dir, report.edits, privacy)?;
     let made = match (json, report.text) {

@@ -37,7 +37,7 @@ pub fn top(top: &Top, json: bool) -> Outcome {
     }
     let db = Options::new().follow(&top.dir)?;
     let title = top.dir.display().to_string();
-    let every = Duration::from_millis(top.every);
+    let every = top.every;
     if top.once {
         let before = TopSample::of(&db, None)?;
         std::thread::sleep(every.min(Duration::from_secs(1)));

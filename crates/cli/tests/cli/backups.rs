@@ -115,3 +115,32 @@ fn what_ends_soon_is_left_out_on_request() {
     world.told(&["restore", "store", "whole"]);
     assert_eq!(world.ok(&["get", "whole", "c", "soon"]), "v");
 }
+
+#[test]
+fn nothing_is_stored_among_the_files_of_others() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "k", "v"]);
+    std::fs::create_dir_all(world.path("mine/tmp")).unwrap();
+    world.write("mine/notes", "");
+    for command in [
+        &["backup", "db", "mine"][..],
+        &["backup", "ledger", "db", "mine"],
+    ] {
+        let why = world.fails(2, command);
+        assert!(
+            why.starts_with("mine holds other things and no backups"),
+            "{why}"
+        );
+    }
+    assert_eq!(std::fs::read_dir(world.path("mine")).unwrap().count(), 2);
+    // An empty folder becomes a store, and stays one beside what others put there.
+    std::fs::create_dir(world.path("store")).unwrap();
+    world.told(&["backup", "db", "store"]);
+    world.write("store/notes", "");
+    world.told(&["backup", "db", "store"]);
+    // A first backup that was killed early has left some of its folders.
+    for folder in ["leases", "tmp", "objects"] {
+        std::fs::create_dir_all(world.path("begun").join(folder)).unwrap();
+    }
+    world.told(&["backup", "db", "begun"]);
+}

@@ -302,7 +302,7 @@ fn a_default_is_tried_before_it_is_set() {
     let bars: Vec<bool> = lines[1..].iter().map(|line| line.contains('█')).collect();
     assert_eq!(bars, [true, true, false, false], "{shown}");
     assert!(
-        lines[2].trim().starts_with("2 ") && lines[2].ends_with(" <"),
+        lines[2].trim().starts_with("2s ") && lines[2].ends_with(" <"),
         "{shown}"
     );
     let shown = json(&world.ok(&["ttl", "db", "c", "2", "--preview", "--json"]));
@@ -316,4 +316,63 @@ fn a_default_is_tried_before_it_is_set() {
     assert_eq!(world.ok(&["keys", "db", "c"]), "never\nnew\nold\n");
     assert_eq!(world.ok(&["ttl", "db", "c"]), "-1\n");
     world.fails(2, &["ttl", "db", "c", "--preview"]);
+}
+
+#[test]
+fn a_change_says_in_json_what_it_did() {
+    let world = World::new();
+    let line = |args: &[&str]| json(&world.ok(&[args, &["--json"]].concat()));
+    let put = line(&["put", "db", "c", "k", "v", "--ttl", "1h"]);
+    assert_eq!(put, json(r#"{"container":"c","done":"put","items":1}"#));
+    let touched = line(&["touch", "db", "c", "k"]);
+    let end = touched["expires_at_ms"].as_u64().unwrap() / 1_000;
+    assert_eq!(touched["done"], "touched");
+    assert!((now_seconds() + 3_500..now_seconds() + 3_700).contains(&end));
+    for items in [1, 0] {
+        let deleted = line(&["delete", "db", "c", "k"]);
+        assert_eq!(
+            (&deleted["done"], &deleted["items"]),
+            (&"deleted".into(), &items.into())
+        );
+    }
+    let set = line(&["ttl", "db", "c", "7d"]);
+    assert_eq!(
+        (&set["done"], &set["items_estimate"]),
+        (&"expired".into(), &0.into())
+    );
+    let quota = line(&["quota", "db", "c", "1KiB"]);
+    assert_eq!(quota["quota"]["max_live_bytes"], 1_024);
+    assert_eq!(line(&["quota", "db", "c", "none"])["quota"], Value::Null);
+}
+
+#[test]
+fn a_quota_that_is_exceeded_already_is_said() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "k", &"v".repeat(2_000)]);
+    let told = world.told(&["quota", "db", "c", "1kB"]);
+    assert!(
+        told.starts_with("\"c\" holds about 2.0 KiB already: "),
+        "{told}"
+    );
+    let told = world.told(&["quota", "db", "c", "1kB", "--when-full", "expire-soonest"]);
+    assert!(
+        told.ends_with("the next write expires what ends soonest"),
+        "{told}"
+    );
+    world.ok(&["quota", "db", "c", "10kB"]);
+}
+
+#[test]
+fn a_container_that_is_nearly_named_is_told() {
+    let world = World::new();
+    world.ok(&["put", "db", "sessions", "k", "v"]);
+    for command in ["get", "delete", "touch", "why"] {
+        let why = world.fails(1, &[command, "db", "sesions", "k"]);
+        assert_eq!(
+            why,
+            "there is no container \"sesions\"; is it \"sessions\"?"
+        );
+    }
+    let other = world.fails(1, &["get", "db", "carts", "k"]);
+    assert_eq!(other, "there is no container \"carts\"");
 }

@@ -26,6 +26,7 @@ mod given;
 mod interrupted;
 mod items;
 mod killed;
+mod live;
 mod many;
 mod named;
 mod operations;

@@ -49,13 +49,18 @@ fn keys_are_listed_and_counted() {
 fn a_range_of_keys_is_deleted() {
     let world = filled();
     let told = world.told(&["delete-range", "db", "c", "--from", "b-2", "--to", "c"]);
-    assert_eq!(told, "all of this range in \"c\" is deleted");
+    assert_eq!(told, "\"c\" deleted: 2 items");
     assert_eq!(world.ok(&["keys", "db", "c"]), "a\nb-1\nc\n");
-    world.told(&["delete-range", "db", "c", "--from", "c", "--to", "b"]);
+    let none = world.told(&["delete-range", "db", "c", "--from", "c", "--to", "b"]);
+    assert_eq!(none, "\"c\" deleted: 0 items");
     assert_eq!(world.ok(&["keys", "db", "c"]), "a\nb-1\nc\n");
     world.told(&["delete-range", "db", "c", "--prefix", "b", "--sync"]);
     assert_eq!(world.ok(&["keys", "db", "c"]), "a\nc\n");
-    world.told(&["delete-range", "db", "c", "--hex", "--from", "63"]);
+    let line = world.ok(&["delete-range", "db", "c", "--hex", "--from", "63", "--json"]);
+    assert_eq!(
+        json(&line),
+        json(r#"{"container":"c","done":"deleted","items":1}"#)
+    );
     assert_eq!(world.ok(&["keys", "db", "c"]), "a\n");
     // A variable of the shell that is not set deletes nothing.
     for words in [&[][..], &["--prefix", ""], &["--from", "", "--to", ""]] {

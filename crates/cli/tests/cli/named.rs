@@ -2,6 +2,22 @@
 
 use super::*;
 
+/// The commands in the help, a line each, in groups; the line of an example is none.
+pub fn commands(help: &str) -> Vec<&str> {
+    let (_, groups) = help.split_once("Items:\n").unwrap();
+    let (groups, _) = groups.split_once("Options:\n").unwrap();
+    let name = |line: &'_ str| -> Option<usize> {
+        let line = line
+            .strip_prefix("  ")
+            .filter(|line| !line.starts_with("for example "))?;
+        line.find("  ")
+    };
+    let lines = groups.lines();
+    lines
+        .filter_map(|line| name(line).map(|end| &line[2..2 + end]))
+        .collect()
+}
+
 /// Every command is named in the guide, the README or the operations, where somebody looks for what there is.
 #[test]
 fn every_command_is_in_the_guide_or_the_readme() {
@@ -11,13 +27,8 @@ fn every_command_is_in_the_guide_or_the_readme() {
         text += &std::fs::read_to_string(page.unwrap().path()).unwrap();
     }
     let help = World::new().ok(&["--help"]);
-    let (_, commands) = help.split_once("Commands:\n").unwrap();
-    let commands = commands.lines().take_while(|line| !line.is_empty());
-    let names = commands.filter_map(|line| {
-        let name = line.strip_prefix("  ")?.split(' ').next()?;
-        (!name.is_empty()).then_some(name)
-    });
-    let names: Vec<&str> = names.filter(|name| *name != "help").collect();
+    let mut names = commands(&help);
+    names.retain(|name| *name != "help");
     assert!(names.len() > 30 && names.contains(&"put"), "{names:?}");
     let is_named = |name: &str| {
         let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '-');

@@ -1,5 +1,6 @@
 //! The world around the program: readers that leave, disks that are full, words that are wrong.
 
+use super::named::commands;
 use super::*;
 
 #[test]
@@ -91,6 +92,32 @@ fn wrong_use_is_said_in_one_line() {
             "a value is required",
         ),
         (&["demo", "--seconds", "1"], "1 is not in 2..=86400"),
+        (&["demo", "--seconds", "2d"], "2d is not in 2..=86400"),
+        (&["top", "db", "--every", "9ms"], "9ms is not in 100ms..=1h"),
+        (
+            &["changes", "db", "--follow", "--every", "2h"],
+            "2h is not in 10ms..=1h; see `ebbtide help changes`",
+        ),
+        (
+            &["scan", "db", "c", "--limit", "x"],
+            "it is no whole number; see `ebbtide help scan`",
+        ),
+        (
+            &["quota", "db", "c", "0"],
+            "quota \"0\" is not allowed: bytes from 1 to 2^62",
+        ),
+        (
+            &["man", "putt"],
+            "there is no command \"putt\"; is it \"put\"?",
+        ),
+        (
+            &["backup", "prun", "store"],
+            "there is no database in prun; is it \"prune\"?",
+        ),
+        (
+            &["put", "db", "c", "k", "v", "--tll", "1"],
+            "similar argument exists: '--ttl'",
+        ),
     ] {
         let why = world.fails(2, args);
         assert!(why.contains(word), "{why}");
@@ -135,16 +162,14 @@ fn shells_and_manuals_are_told_of_every_command() {
 fn help_fits_a_terminal() {
     let world = World::new();
     let whole = world.ok(&["--help"]);
-    let commands = whole
-        .lines()
-        .skip_while(|line| *line != "Commands:")
-        .skip(1);
-    let names: Vec<_> = commands
-        .take_while(|line| !line.is_empty())
-        .map(|line| line.split_whitespace().next().unwrap())
-        .collect();
-    assert!(names.len() > 20, "each has one line: {names:?}");
+    let names = commands(&whole);
+    assert!(names.len() > 30, "each has one line: {names:?}");
     for name in names {
+        let told = world.ok(&["help", name]);
+        assert!(
+            name == "help" || told.contains(&format!("Example:\n  ebbtide {name} ")),
+            "{told}"
+        );
         for line in world.ok(&["help", name]).lines().chain(whole.lines()) {
             assert!(line.chars().count() <= 80, "{name}: {line}");
         }
@@ -180,10 +205,20 @@ fn a_folder_that_cannot_be_written_is_one_line() {
     let world = World::new();
     let file = world.path("file");
     world.write("file", "no folder");
+    std::os::unix::fs::symlink("gone", world.path("dangling")).unwrap();
+    world.ok(&["put", "there", "c", "k", "v"]);
+    assert!(
+        world
+            .fails(2, &["put", "dangling", "c", "k", "v"])
+            .contains("a symbolic link stands where a folder should be")
+    );
     for command in [
         &["put", "file", "c", "k", "v"][..],
         &["get", "file", "c", "k"],
         &["checkpoint", "db", "file"],
+        &["put", "dangling", "c", "k", "v"],
+        &["backup", "there", "file"],
+        &["backup", "there", "dangling"],
         &["put", "/proc/ebbtide", "c", "k", "v"],
         &["put", "file/below", "c", "k", "v"],
     ] {
@@ -196,6 +231,7 @@ fn a_folder_that_cannot_be_written_is_one_line() {
         );
     }
     assert_eq!(std::fs::read(file).unwrap(), b"no folder");
+    assert!(!world.path("gone").exists());
     // Standard error may be gone, too.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

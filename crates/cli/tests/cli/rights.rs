@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 
+use super::named::commands;
 use super::*;
 
 /// With those below they are all that there are.
@@ -85,17 +86,6 @@ fn run_under(world: &World, umask: &str, args: &[&str]) -> Ran {
     Ran::of(command.output().unwrap())
 }
 
-/// The commands that the help lists.
-fn commands(world: &World) -> BTreeSet<String> {
-    let help = world.ok(&["help"]);
-    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let listed = listed.take_while(|line| !line.is_empty());
-    let names = listed.filter(|line| !line.starts_with("   "));
-    names
-        .map(|line| line.split_whitespace().next().unwrap().to_owned())
-        .collect()
-}
-
 #[test]
 fn what_commands_leave_is_its_owners() {
     let world = World::new();
@@ -118,7 +108,8 @@ fn what_commands_leave_is_its_owners() {
         assert!([0, 3].contains(&ran.status), "{command}: {}", ran.err);
         run.insert(args[0].to_owned());
     }
-    let listed = commands(&world);
+    let help = world.ok(&["help"]);
+    let listed: BTreeSet<String> = commands(&help).into_iter().map(str::to_owned).collect();
     assert!(listed.len() > 20, "{listed:?}");
     assert_eq!(
         listed.difference(&run).next(),

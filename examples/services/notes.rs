@@ -1,6 +1,6 @@
 //! A service for notes that are read once or end by themselves: axum, typed values, tasks.
 //!
-//! `cargo run -p ebbtide-examples`, and then
+//! `cargo run -p ebbtide-examples --bin notes`, and then
 //!
 //! ```text
 //! curl --json '{"text": "the door code is 2718", "seconds": 60, "reads": 2}' http://127.0.0.1:8080/notes
