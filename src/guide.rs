@@ -17,6 +17,6 @@ macro_rules! pages {
 
 pages! {
     ttl durability batches reading changes analytical_copies time reclaim options looking_inside
-    backups command_line errors
+    backups command_line errors sessions
     from_rocksdb from_fjall from_redb from_sled from_redis from_cosmos
 }
