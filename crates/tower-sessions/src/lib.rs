@@ -41,8 +41,9 @@
 //! # The sessions of a user
 //!
 //! [`EbbtideStore::user_key`] says which key of a session's data names its user. An entry by user is then written in the same
-//! batch as the session and has the same lifetime, so both end in the same millisecond, and [`EbbtideStore::sessions_of`]
-//! and [`EbbtideStore::log_out_everywhere`] see exactly the sessions that are live.
+//! batch as the session and has the same lifetime, so both end in the same millisecond. A session that has a user is live as
+//! long as its entry is: [`EbbtideStore::sessions_of`] reads the entries of a user, and [`EbbtideStore::log_out_everywhere`]
+//! deletes all of them by one write, which waits for no other, however busy the sessions are.
 //!
 //! # What is stored
 //!
@@ -57,7 +58,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ebbtide::tokio::{AsyncContainer, AsyncDatabase};
-use ebbtide::{Batch, ContainerOptions, DefaultTtl, Expect, Item, Ttl, Version};
+use ebbtide::{Batch, ContainerOptions, DefaultTtl, Expect, Item, Ttl};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
@@ -162,9 +163,9 @@ impl EbbtideStore {
         Ok(sessions)
     }
 
-    /// Ends all live sessions of a user at one moment, and says how many there were. A request that has loaded one of them
-    /// does not bring it back by saving it; only what is created later is a session of the user again, and so is one that
-    /// such a request gives a new id (`Session::cycle_id`).
+    /// Ends all live sessions of a user at one moment, and says how many there were; those that are created meanwhile may
+    /// end too, and are not counted. A request that has loaded one does not bring it back by saving it; only what is created
+    /// later is a session of the user again, and so is one that such a request gives a new id (`Session::cycle_id`).
     ///
     /// ```
     /// use std::sync::Arc;
@@ -184,52 +185,64 @@ impl EbbtideStore {
     /// ```
     ///
     /// # Errors
-    /// As of [`AsyncDatabase::transaction`], but for a conflict, after which it is tried again;
-    /// [`ebbtide::Error::InvalidArgument`] if there is no [`EbbtideStore::user_key`].
+    /// As of [`AsyncContainer::delete_range`], and of [`EbbtideStore::sessions_of`].
     pub async fn log_out_everywhere(&self, user: &str) -> ebbtide::Result<usize> {
-        self.check_user_key()?;
-        loop {
-            let (sessions, by_user) = (self.sessions.clone(), self.by_user.clone());
-            let prefix = entry(user, None);
-            let ended = self.db.transaction(move |tx| {
-                let entries = tx.prefix(&by_user, &prefix);
-                let entries = entries.collect::<ebbtide::Result<Vec<Item>>>()?;
-                for entry in &entries {
-                    tx.delete(&by_user, entry.key())?;
-                    tx.delete(&sessions, &entry.key()[prefix.len()..])?;
+        let sessions = self.sessions_of(user).await?;
+        let first = entry(user, None);
+        let behind = [&first[..], &[0xff]].concat();
+        self.by_user.delete_range(first..behind).await?;
+        let keys = Vec::from_iter(sessions.iter().map(|session| session.id.to_string()));
+        self.forget(user, keys).await?;
+        Ok(sessions.len())
+    }
+
+    /// Removes what is stored of sessions of a user that have no entry any more.
+    async fn forget(&self, user: &str, keys: Vec<String>) -> ebbtide::Result<()> {
+        let (sessions, by_user, user) =
+            (self.sessions.clone(), self.by_user.clone(), user.to_owned());
+        let removed = self.db.transaction(move |tx| {
+            for key in &keys {
+                let Some(item) = tx.item(&sessions, key)? else {
+                    continue;
+                };
+                // It may be another user's by now.
+                let is_of = |stored: Owned| stored.user.as_ref() == Some(&user);
+                let is_of = decoded(item.value()).is_ok_and(is_of);
+                if is_of && !tx.contains(&by_user, entry(&user, Some(key)))? {
+                    tx.delete(&sessions, key)?;
                 }
-                Ok(entries.len())
-            });
-            match ended.await {
-                // A session of the user was saved at the same time.
-                Err(error) if error.is_conflict() => continue,
-                ended => return ended,
             }
+            Ok(())
+        });
+        match removed.await {
+            // They end by themselves.
+            Err(error) if error.is_conflict() => Ok(()),
+            removed => removed,
         }
     }
 
     /// Without it no session has a user, and nobody would be logged out.
     fn check_user_key(&self) -> ebbtide::Result<()> {
-        self.user_key.as_ref().map(drop).ok_or({
-            ebbtide::Error::InvalidArgument {
+        match self.user_key {
+            Some(_) => Ok(()),
+            None => Err(ebbtide::Error::InvalidArgument {
                 what: "user key",
                 given: "none".into(),
                 allowed: "EbbtideStore::user_key names one",
-            }
-        })
+            }),
+        }
     }
 
     /// The user whom a session's data names.
     fn user_of(&self, record: &Record) -> Result<Option<String>> {
-        let named = self
-            .user_key
-            .as_deref()
-            .map(|key| (key, record.data.get(key)));
-        match named {
-            None | Some((_, None | Some(Value::Null))) => Ok(None),
-            Some((_, Some(Value::String(user)))) => Ok(Some(user.clone())),
-            Some((_, Some(Value::Number(user)))) => Ok(Some(user.to_string())),
-            Some((key, Some(_))) => Err(Error::Encode(format!(
+        let Some(key) = self.user_key.as_deref() else {
+            return Ok(None);
+        };
+        match record.data.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(user)) => Ok(Some(user.clone())),
+            Some(Value::Number(user)) => Ok(Some(user.to_string())),
+            Some(_) => Err(Error::Encode(format!(
                 "{key:?}, which names the session's user, is neither a text nor a number"
             ))),
         }
@@ -251,13 +264,24 @@ impl EbbtideStore {
         Ok(Draft { user, value, ttl })
     }
 
-    /// The version of a live session, and the user under whom it has an entry.
-    async fn found(&self, key: &str) -> Result<Option<(Version, Option<String>)>> {
-        let Some(item) = self.sessions.item(key).await.map_err(failed)? else {
-            return Ok(None);
-        };
-        let Owned { user } = decoded(item.value())?;
-        Ok(Some((item.version(), user)))
+    /// A live session, and its user.
+    async fn found(&self, key: &str) -> Result<Option<(Item, Option<String>)>> {
+        let mut without_entry = None;
+        while let Some(item) = self.sessions.item(key).await.map_err(failed)? {
+            let Owned { user } = decoded(item.value())?;
+            let is_live = match &user {
+                Some(user) => self.by_user.contains(entry(user, Some(key))).await,
+                None => Ok(true),
+            };
+            if is_live.map_err(failed)? {
+                return Ok(Some((item, user)));
+            }
+            // Its user logged out everywhere; or it has got another one since it was read, and is another version.
+            if without_entry.replace(item.version()) == Some(item.version()) {
+                break;
+            }
+        }
+        Ok(None)
     }
 
     /// False: a condition of the batch does not hold, and nothing was written.
@@ -290,12 +314,14 @@ impl SessionStore for EbbtideStore {
     async fn save(&self, record: &Record) -> Result<()> {
         let Draft { user, value, ttl } = self.draft(record)?;
         let key = record.id.to_string();
-        while let Some((version, former)) = self.found(&key).await? {
+        while let Some((item, former)) = self.found(&key).await? {
             let mut batch = Batch::new();
-            batch.require(&self.sessions, &key, Expect::Version(version));
+            batch.require(&self.sessions, &key, Expect::Version(item.version()));
             batch.put_with_ttl(&self.sessions, &key, &value, ttl);
-            if let Some(former) = former.filter(|former| user.as_ref() != Some(former)) {
-                batch.delete(&self.by_user, entry(&former, Some(&key)));
+            if let Some(former) = former {
+                let former = entry(&former, Some(&key));
+                batch.require(&self.by_user, &former, Expect::Present);
+                batch.delete(&self.by_user, &former);
             }
             if let Some(user) = &user {
                 batch.put_with_ttl(&self.by_user, entry(user, Some(&key)), "", ttl);
@@ -308,11 +334,10 @@ impl SessionStore for EbbtideStore {
     }
 
     async fn load(&self, id: &Id) -> Result<Option<Record>> {
-        let found = self.sessions.get(id.to_string()).await.map_err(failed)?;
-        let Some(value) = found else {
+        let Some((item, _)) = self.found(&id.to_string()).await? else {
             return Ok(None);
         };
-        let Stored { expires, data, .. } = decoded(&value)?;
+        let Stored { expires, data, .. } = decoded(item.value())?;
         let (seconds, nanoseconds) = expires;
         let date = OffsetDateTime::from_unix_timestamp(seconds)
             .map_err(|error| Error::Decode(error.to_string()))?;
@@ -325,9 +350,9 @@ impl SessionStore for EbbtideStore {
 
     async fn delete(&self, id: &Id) -> Result<()> {
         let key = id.to_string();
-        while let Some((version, user)) = self.found(&key).await? {
+        while let Some((item, user)) = self.found(&key).await? {
             let mut batch = Batch::new();
-            batch.require(&self.sessions, &key, Expect::Version(version));
+            batch.require(&self.sessions, &key, Expect::Version(item.version()));
             batch.delete(&self.sessions, &key);
             if let Some(user) = user {
                 batch.delete(&self.by_user, entry(&user, Some(&key)));

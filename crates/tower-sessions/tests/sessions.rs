@@ -219,6 +219,9 @@ async fn no_request_brings_back_what_was_logged_out_everywhere() {
     assert!(!f.is_there(&first).await && !f.is_there(&second).await);
     assert!(f.is_there(&other).await && f.ids_of("ada").await.is_empty());
     assert_eq!(f.store.log_out_everywhere("ada").await.unwrap(), 0);
+    // Nothing is left of them.
+    let stored = f.db.container("sessions").await.unwrap();
+    assert_eq!(stored.count(..).await.unwrap(), 1);
 }
 
 /// Tasks use sessions of one user, as requests do, while they are ended, again and again.
@@ -252,6 +255,41 @@ async fn logging_out_everywhere_holds_against_requests_at_the_same_time() {
             assert!(!f.is_there(&session).await);
         }
         assert!(f.ids_of("ada").await.is_empty());
+    }
+}
+
+/// A session that was there before one that is still live was there at the moment at which all of them end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn logging_out_everywhere_is_one_moment_among_logins() {
+    let f = Fixture::new().await;
+    for _ in 0..20 {
+        let first = f.create("ada", after(60_000)).await;
+        let begun = Arc::new(Barrier::new(4));
+        let mut tasks = vec![];
+        for _ in 0..3 {
+            let (begun, store, first) = (begun.clone(), f.store.clone(), first.id);
+            tasks.push(tokio::spawn(async move {
+                let mut before = vec![];
+                begun.wait().await;
+                loop {
+                    let mut session = record("ada", after(60_000));
+                    store.create(&mut session).await.unwrap();
+                    if store.load(&first).await.unwrap().is_none() {
+                        return before;
+                    }
+                    before.push(session);
+                }
+            }));
+        }
+        begun.wait().await;
+        let ended = f.store.log_out_everywhere("ada").await.unwrap();
+        assert!(ended >= 1);
+        for task in tasks {
+            for session in task.await.unwrap() {
+                assert!(!f.is_there(&session).await);
+            }
+        }
+        f.store.log_out_everywhere("ada").await.unwrap();
     }
 }
 
