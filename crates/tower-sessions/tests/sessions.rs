@@ -293,6 +293,24 @@ async fn logging_out_everywhere_is_one_moment_among_logins() {
     }
 }
 
+/// However often a session moves to another user, a request finds it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_moves_to_another_user_is_always_found() {
+    let f = Fixture::new().await;
+    let mut session = f.create("ada", after(60_000)).await;
+    let (store, id) = (f.store.clone(), session.id);
+    let moves = tokio::spawn(async move {
+        for user in ["grace", "ada"].repeat(1_000) {
+            session.data.insert("user".into(), json!(user));
+            store.save(&session).await.unwrap();
+        }
+    });
+    while !moves.is_finished() {
+        assert!(f.store.load(&id).await.unwrap().is_some());
+    }
+    moves.await.unwrap();
+}
+
 #[tokio::test]
 async fn another_handle_a_reader_and_a_restart_see_the_same_sessions() {
     let f = Fixture::new().await;
