@@ -61,7 +61,7 @@ use ebbtide::tokio::{AsyncContainer, AsyncDatabase};
 use ebbtide::{Batch, ContainerOptions, DefaultTtl, Expect, Item, Ttl};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use time::{Duration, OffsetDateTime};
+use time::OffsetDateTime;
 use tower_sessions_core::SessionStore;
 use tower_sessions_core::session::{Id, Record};
 use tower_sessions_core::session_store::{Error, Result};
@@ -340,11 +340,11 @@ impl SessionStore for EbbtideStore {
         let Stored { expires, data, .. } = decoded(item.value())?;
         let (seconds, nanoseconds) = expires;
         let date = OffsetDateTime::from_unix_timestamp(seconds)
-            .map_err(|error| Error::Decode(error.to_string()))?;
+            .and_then(|date| date.replace_nanosecond(nanoseconds));
         Ok(Some(Record {
             id: *id,
             data: data.into_owned(),
-            expiry_date: date + Duration::nanoseconds(nanoseconds.into()),
+            expiry_date: date.map_err(|error| Error::Decode(error.to_string()))?,
         }))
     }
 

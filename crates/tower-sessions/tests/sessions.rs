@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ebbtide::tokio::AsyncDatabase;
 use ebbtide::{ManualClock, Options, Ttl};
@@ -229,27 +230,28 @@ async fn no_request_brings_back_what_was_logged_out_everywhere() {
 async fn logging_out_everywhere_holds_against_requests_at_the_same_time() {
     let f = Fixture::new().await;
     for _ in 0..20 {
-        let begun = Arc::new(Barrier::new(5));
+        let (begun, is_over) = (Arc::new(Barrier::new(5)), Arc::new(AtomicBool::new(false)));
         let mut tasks = vec![];
         for _ in 0..4 {
-            let (begun, store, session) = (
-                begun.clone(),
-                f.store.clone(),
-                f.create("ada", after(60_000)).await,
-            );
+            let session = f.create("ada", after(60_000)).await;
+            let (begun, is_over, store) = (begun.clone(), is_over.clone(), f.store.clone());
             tasks.push(tokio::spawn(async move {
                 begun.wait().await;
-                let mut saved = 0;
-                while let Some(mut loaded) = store.load(&session.id).await.unwrap() {
+                for saved in 0.. {
+                    let is_last = is_over.load(Ordering::SeqCst);
+                    let Some(mut loaded) = store.load(&session.id).await.unwrap() else {
+                        break;
+                    };
+                    assert!(!is_last, "it is there after its end");
                     loaded.data.insert("n".into(), json!(saved));
                     store.save(&loaded).await.unwrap();
-                    saved += 1;
                 }
                 session
             }));
         }
         begun.wait().await;
         assert_eq!(f.store.log_out_everywhere("ada").await.unwrap(), 4);
+        is_over.store(true, Ordering::SeqCst);
         for task in tasks {
             let session = task.await.unwrap();
             assert!(!f.is_there(&session).await);
