@@ -66,7 +66,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bank = Bank::new(Database::open(folder.path())?)?;
     bank.balances.put("ada", &5_000)?;
     thread::scope(|threads| {
-        [(); 8].map(|()| threads.spawn(|| println!("{:?}", bank.pay("request-17", "ada", 4_200))));
+        let ask = || println!("{:?}", bank.pay("request-17", "ada", 4_200));
+        (0..8).for_each(|_| drop(threads.spawn(ask)));
     });
     match bank.pay("request-18", "ada", 1_000) {
         Err(Refused::Failed(error)) => return Err(error.into()),

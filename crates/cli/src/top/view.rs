@@ -420,7 +420,7 @@ mod tests {
             &mut stats.log_bytes,
             &mut stats.superseded_bytes,
         ];
-        sizes.map(|bytes| *bytes = 1_023 << 40);
+        sizes.into_iter().for_each(|bytes| *bytes = 1_023 << 40);
         stats.live_items = 9_999_999_999;
         stats.overdue = Duration::from_secs(7_199);
         reading.rates = Some(Rates {
