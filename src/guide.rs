@@ -16,7 +16,7 @@ macro_rules! pages {
 }
 
 pages! {
-    ttl durability batches reading changes analytical_copies time reclaim options looking_inside
+    ttl durability batches indexes reading changes analytical_copies time reclaim options looking_inside
     backups command_line errors
     from_rocksdb from_fjall from_redb from_sled from_redis from_cosmos
 }

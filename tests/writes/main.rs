@@ -1,9 +1,11 @@
-//! Writes: batches, conditions, transactions, commands, loads, quotas.
+//! Writes: batches, conditions, transactions, commands, loads, quotas, indexes.
 
 mod batches;
 mod bulk;
 mod conditions;
 mod expire;
+mod indexed;
+mod indexed_histories;
 mod lifetimes;
 mod quota;
 mod quota_histories;
