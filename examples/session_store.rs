@@ -1,15 +1,15 @@
 //! Sessions that end half an hour after their last use, with an index by user that slides along.
 //!
-//! A session and its entry in the index are written, touched and deleted by one batch, so both have the same countdown and
-//! expire in the same millisecond. No job removes entries of sessions that have ended. A user's sessions are one range of
-//! the index; logging out everywhere deletes them all.
+//! An `IndexedContainer` writes, touches and deletes a session and its entry in the index as one, so both have the same
+//! countdown and expire in the same millisecond. No job removes entries of sessions that have ended. Logging out everywhere
+//! is one transaction.
 //!
 //! `cargo run --example session_store`
 
 use std::path::Path;
 use std::time::Duration;
 
-use ebbtide::{Batch, Container, ContainerOptions, DefaultTtl, Expect, ManualClock, Options, Ttl};
+use ebbtide::{DefaultTtl, IndexedContainer, ManualClock, Options, Ttl};
 
 const HALF_AN_HOUR: Duration = Duration::from_secs(30 * 60);
 
@@ -41,100 +41,56 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 struct Store {
     db: ebbtide::Database,
-    /// The user, by the session's id.
-    sessions: Container,
-    /// Nothing, by the user's name, a zero byte and the session's id.
-    by_user: Container,
+    /// The user, by the session's id; the index is by user.
+    sessions: IndexedContainer,
 }
 
 impl Store {
     fn open(folder: &Path, options: Options) -> ebbtide::Result<Store> {
         let db = options.open(folder)?;
-        let sliding = ContainerOptions::new()
-            .default_ttl(DefaultTtl::After(HALF_AN_HOUR))
-            .or_change();
-        Ok(Store {
-            sessions: db.container_with("sessions", sliding.clone())?,
-            by_user: db.container_with("sessions by user", sliding)?,
-            db,
-        })
+        let sessions = db.container("sessions")?;
+        let sessions = IndexedContainer::new(&sessions, |_id, user| [user.to_vec()])?;
+        sessions.set_default_ttl(DefaultTtl::After(HALF_AN_HOUR))?;
+        Ok(Store { db, sessions })
     }
 
     /// False: a live session has the id.
     fn log_in(&self, id: &str, user: &str) -> ebbtide::Result<bool> {
-        let mut batch = Batch::new();
-        batch.create(&self.sessions, id, user, Ttl::Inherit).put(
-            &self.by_user,
-            entry(user, id),
-            "",
-        );
-        self.held(batch)
+        self.sessions.create(id, user, Ttl::Inherit)
     }
 
     /// The user of a live session, whose countdown begins anew.
     fn request(&self, id: &str) -> ebbtide::Result<Option<String>> {
-        let Some(user) = self.sessions.get(id)? else {
-            return Ok(None);
-        };
-        let user = String::from_utf8_lossy(&user).into_owned();
-        let mut batch = Batch::new();
-        batch
-            .touch(&self.sessions, id)
-            .touch(&self.by_user, entry(&user, id));
-        // It may have ended since it was read: then neither is touched.
-        Ok(self.held(batch)?.then_some(user))
+        let session = self.sessions.get_and_touch(id)?;
+        Ok(session.map(|session| text(session.value())))
     }
 
     /// False: there was no such session.
     fn log_out(&self, id: &str) -> ebbtide::Result<bool> {
-        let Some(user) = self.sessions.get(id)? else {
-            return Ok(false);
-        };
-        let user = String::from_utf8_lossy(&user).into_owned();
-        self.end(&user, &[id])
+        Ok(self.sessions.take(id)?.is_some())
     }
 
     /// Ends all sessions of the user, and says how many there were.
     fn log_out_everywhere(&self, user: &str) -> ebbtide::Result<usize> {
-        loop {
-            let ids = self.of_user(user)?;
-            if self.end(user, &ids)? {
-                return Ok(ids.len());
+        self.db.transaction(|tx| {
+            let sessions = tx.indexed(&self.sessions);
+            let found = sessions.find(user)?;
+            for session in &found {
+                sessions.delete(session.key())?;
             }
-        }
-    }
-
-    /// Ends these sessions. False: one of them is not the user's any more, and nothing was done.
-    fn end(&self, user: &str, ids: &[impl AsRef<str>]) -> ebbtide::Result<bool> {
-        let mut batch = Batch::new();
-        for id in ids.iter().map(AsRef::as_ref) {
-            batch
-                .require(&self.by_user, entry(user, id), Expect::Present)
-                .delete(&self.by_user, entry(user, id))
-                .delete(&self.sessions, id);
-        }
-        self.held(batch)
+            Ok(found.len())
+        })
     }
 
     /// The ids of the user's live sessions.
     fn of_user(&self, user: &str) -> ebbtide::Result<Vec<String>> {
-        let prefix = entry(user, "");
-        let entries = self.by_user.prefix(&prefix);
-        let id = |key: &[u8]| String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
-        entries.map(|entry| Ok(id(entry?.key()))).collect()
-    }
-
-    /// Writes the batch; false where one of its conditions does not hold.
-    fn held(&self, batch: Batch) -> ebbtide::Result<bool> {
-        match self.db.write(batch) {
-            Err(error) if error.is_conflict() => Ok(false),
-            written => written.map(|()| true),
-        }
+        let ids = self.sessions.index().keys(user);
+        ids.map(|id| Ok(text(&id?))).collect()
     }
 }
 
-fn entry(user: &str, id: &str) -> String {
-    format!("{user}\0{id}")
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -150,19 +106,18 @@ mod tests {
         (folder, store)
     }
 
-    /// The index as the sessions imply it and as it is, at one moment.
+    /// The index as the sessions imply it and as it is, at one moment: user, separator, id.
     fn both(store: &Store) -> (Vec<String>, Vec<String>) {
         let snapshot = store.db.snapshot();
         let sessions = snapshot.container("sessions").unwrap();
-        let by_user = snapshot.container("sessions by user").unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let mut expected: Vec<_> = (&sessions)
-            .into_iter()
-            .map(|item| item.unwrap())
-            .map(|item| entry(&text(item.value()), &text(item.key())))
-            .collect();
+        let by_user = snapshot.container("sessions#index").unwrap();
+        let entry = |user: &[u8], id: &[u8]| format!("{}\0\x01{}", text(user), text(id));
+        let items = (&sessions).into_iter().map(|item| item.unwrap());
+        let expected = items.map(|item| entry(item.value(), item.key()));
+        let mut expected = Vec::from_iter(expected);
         expected.sort();
-        let found = by_user.keys(..).map(|key| text(&key.unwrap())).collect();
+        let found = by_user.keys(entry(b"", b"")..);
+        let found = found.map(|key| text(&key.unwrap())).collect();
         (expected, found)
     }
 

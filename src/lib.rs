@@ -72,6 +72,7 @@ The [guide] has a page on each part:
   expired;
 * [durability](guide::durability): what survives a killed process, and what a power cut;
 * [batches and transactions](guide::batches): several writes as one, only if nobody has changed what was read;
+* [indexes](guide::indexes): finding items by something else than the key;
 * [reading](guide::reading): one key, many, a range, a count, a snapshot;
 * [changes](guide::changes): how caches, search indexes and copies keep up;
 * [analytical copies](guide::analytical_copies): how DuckDB or Spark asks about what is stored, or was;
@@ -98,13 +99,13 @@ Coming from [RocksDB](guide::from_rocksdb), [fjall](guide::from_fjall), [redb](g
 //! [outbox]: https://github.com/ebbtide/ebbtide/blob/main/examples/outbox.rs
 //!
 //! # Features
-//! None is on by default. `typed`: `TypedContainer`, for keys and values of the program's own types. `uuid`: `typed`, and
-//! uuids as keys. `tokio`:
+//! None is on by default. `typed`: `TypedContainer`, for keys and values of the program's own types. `derive`: `typed`, and
+//! `#[derive(Key)]` for structs as keys. `uuid`: `typed`, and uuids as keys. `tokio`:
 //! `ebbtide::tokio`, the same operations as futures, which never block a runtime's thread. `zstd`: [`Compression::Zstd`],
 //! which builds the C library. `metrics`: `Database::publish_metrics`, figures for the crate of that name. `tracing`: spans of
 //! background work for the crate of that name.
 //!
-//! Three more crates belong to it: `ebbtide-backup`, incremental backups whose restore brings back nothing that has expired
+//! Three more crates belong to it, beside `ebbtide-derive`, the macro of that feature: `ebbtide-backup`, incremental backups whose restore brings back nothing that has expired
 //! since, in folders and stores of objects; `ebbtide-control`, a socket by which a command changes, compacts and copies a
 //! database that a service has open; and `ebbtide-cli`, the command `ebbtide`.
 
@@ -136,6 +137,7 @@ mod catalog;
 mod compact;
 mod engine;
 mod api;
+mod indexed;
 #[cfg(feature = "typed")]
 mod typed;
 #[cfg(all(feature = "tokio", not(loom)))]
@@ -175,9 +177,14 @@ pub use data::explanation::{Explanation, Fate, StoredIn, StoredVersion};
 pub use data::item::{Item, Value};
 pub use data::version::Version;
 pub use data::write::{Expect, OnMiss, Outcome, Updated, Written};
+#[cfg(feature = "derive")]
+pub use ebbtide_derive::Key;
 pub use engine::options::{ContainerOptions, Durability, Options, Stall};
 pub use engine::{Loss, RepairReport, TransactionIter, VerifyReport};
 pub use env::{Clock, ClockBehind, ManualClock, SystemClock};
+pub use indexed::container::{IndexedContainer, IndexedContainerBuilder};
+pub use indexed::lookup::{Index, IndexItems, IndexRange};
+pub use indexed::transaction::IndexedTransaction;
 #[cfg(feature = "typed")]
 pub use typed::batch::TypedBatch;
 #[cfg(feature = "typed")]
@@ -187,7 +194,7 @@ pub use typed::feeds::{TypedChange, TypedChanges, TypedExpiration, TypedExpirati
 #[cfg(feature = "typed")]
 pub use typed::item::{TypedItem, TypedUpdate, TypedUpdated};
 #[cfg(feature = "typed")]
-pub use typed::key::{TypedKey, TypedPrefix};
+pub use typed::key::{TupleKey, TypedKey, TypedPrefix};
 #[cfg(feature = "typed")]
 pub use typed::read::{TypedIter, TypedKeys};
 #[cfg(feature = "typed")]

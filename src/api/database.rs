@@ -55,6 +55,13 @@ impl Database {
         }
     }
 
+    /// The database of a container.
+    pub(crate) fn of(container: &Container) -> Database {
+        Database {
+            engine: container.engine().clone(),
+        }
+    }
+
     /// Opens a container, or creates it without a default ttl ([`DefaultTtl::NoDefault`](crate::DefaultTtl)). Names are
     /// 1 to 255 bytes of UTF-8 without `/` or NUL.
     pub fn container(&self, name: impl AsRef<str>) -> Result<Container> {

@@ -259,7 +259,7 @@ pub trait Writes {
 
     fn touch_until(&self, key: &[u8]) -> Either<Option<SystemTime>, Self::Failure> {
         let touched = self.get_and_touch(key, |_| true)?;
-        Ok(touched.map(|item| item.end().min(Timestamp::LAST).to_system_time()))
+        Ok(touched.map(|item| item.end_or_last()))
     }
 
     fn expire(&self, key: &[u8], ttl: Ttl) -> Either<bool, Self::Failure> {

@@ -132,6 +132,16 @@ pub enum Error {
         /// The key of the condition, or the one that was changed; where a default was changed, one that was read.
         key: Vec<u8>,
     },
+    /// A write would give an index key of a unique index to a second live item
+    /// ([`IndexedContainerBuilder::unique`](crate::IndexedContainerBuilder::unique)); nothing was written.
+    NotUnique {
+        /// The name of the container that has the index's entries: `users#email`.
+        index: String,
+        /// The index key.
+        index_key: Vec<u8>,
+        /// The key of the item that has it.
+        key: Vec<u8>,
+    },
     /// The bytes stored under a key are no key or value of the types of a [`TypedContainer`](crate::TypedContainer):
     /// they were stored by other means, or as another type. The bytes are as they were written.
     #[cfg(feature = "typed")]
@@ -336,8 +346,8 @@ impl Error {
         }
     }
 
-    /// Whether a condition of a batch does not hold, or what a transaction has read has changed: read again, then decide
-    /// again.
+    /// Whether a condition of a batch does not hold, what a transaction has read has changed, or an index key is taken: read
+    /// again, then decide again.
     ///
     /// ```
     /// use ebbtide::{Batch, Database, Error, Ttl};
@@ -355,7 +365,7 @@ impl Error {
     /// ```
     #[must_use]
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Error::Conflict { .. })
+        matches!(self, Error::Conflict { .. } | Error::NotUnique { .. })
     }
 
     /// Whether a copy that is kept by [`Database::changes`](crate::Database::changes) must be made anew.

@@ -46,7 +46,7 @@ fn kind(error: &Error) -> ErrorKind {
         | Error::ContainerDropped { .. }
         | Error::ChangesGone { .. }
         | Error::ExpirationsGone { .. } => ErrorKind::NotFound,
-        Error::Differs { .. } => ErrorKind::AlreadyExists,
+        Error::Differs { .. } | Error::NotUnique { .. } => ErrorKind::AlreadyExists,
         Error::ForeignFolder { .. } => ErrorKind::DirectoryNotEmpty,
         Error::QuotaFull { .. } => ErrorKind::QuotaExceeded,
         Error::ReadOnly => ErrorKind::ReadOnlyFilesystem,

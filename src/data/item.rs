@@ -220,6 +220,11 @@ impl Item {
         self.life.end(self.written_at)
     }
 
+    /// When it ends; where it does not, the last moment that time comes to.
+    pub(crate) fn end_or_last(&self) -> SystemTime {
+        self.end().min(Timestamp::LAST).to_system_time()
+    }
+
     /// 1 to 65 535 bytes.
     #[must_use]
     #[inline]

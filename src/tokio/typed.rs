@@ -131,6 +131,20 @@ impl<K: TypedKey, V: TypedValue> AsyncTypedContainer<K, V> {
         self.untyped.put_with_ttl(key, value, ttl).await
     }
 
+    /// As [`TypedContainer::put_borrowed`].
+    pub async fn put_borrowed<Q: ToOwned<Owned = V::Data> + ?Sized>(
+        &self,
+        key: K::Borrowed<'_>,
+        value: &Q,
+        ttl: impl Into<Ttl>,
+    ) -> Result<()> {
+        let (key, value) = (
+            key::encoded::<K>(&key),
+            value::encoded::<V>(&value.to_owned())?,
+        );
+        self.untyped.put_with_ttl(key, value, ttl).await
+    }
+
     /// As [`TypedContainer::create`].
     pub async fn create(
         &self,

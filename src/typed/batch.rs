@@ -71,6 +71,16 @@ impl<K: TypedKey, V: TypedValue> TypedBatch<'_, K, V> {
         })
     }
 
+    /// As [`TypedContainer::put_borrowed`].
+    pub fn put_borrowed<Q: ToOwned<Owned = V::Data> + ?Sized>(
+        &mut self,
+        key: K::Borrowed<'_>,
+        value: &Q,
+        ttl: impl Into<Ttl>,
+    ) -> &mut Self {
+        self.put_with_ttl(key, &value.to_owned(), ttl)
+    }
+
     /// As [`Batch::create`].
     pub fn create(
         &mut self,

@@ -12,6 +12,7 @@
 //! Uuid            its 16 bytes
 //! Option          0 for None, 1 and the key for Some
 //! array, tuple    its elements, one behind the other
+//! struct          as the tuple of its fields (crates/derive)
 //! ```
 //!
 //! An element before the last one is never a prefix of another element of its type, so two keys are ordered by their first
@@ -31,7 +32,8 @@ use crate::base::Result as Answer;
 /// of the crate of that name, too. `usize` and `isize` are none, for their width is the machine's. The encoded key has
 /// 1 to 65 535 bytes, so that an empty string or array alone is refused.
 ///
-/// A type of the program's own is one by the encoding of another:
+/// A struct of such types is one by `#[derive(Key)]`, with the feature `derive`: see [`TupleKey`]. Any other type of the
+/// program's own is one by the encoding of another:
 ///
 /// ```
 /// use ebbtide::{Database, TypedKey};
@@ -410,6 +412,46 @@ impl TypedPrefix<String> for &str {
 impl TypedPrefix<Vec<u8>> for &[u8] {
     fn encode_prefix(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self);
+    }
+}
+
+/// A key that is encoded as a tuple is; the first elements of that tuple are prefixes of the key. With the feature `derive`,
+/// `#[derive(Key)]` makes a struct such a key: its fields, in their order, are the tuple, or the only one is that itself. So
+/// keys are ordered by the first field that differs. They are given by reference.
+#[cfg_attr(
+    feature = "derive",
+    doc = "
+```
+use ebbtide::{Database, Key};
+
+#[derive(Key, Clone, Debug, PartialEq)]
+struct Hit {
+    page: String,
+    hour: u32,
+}
+
+let folder = tempfile::tempdir()?;
+let hits = Database::open(folder.path())?.typed::<Hit, u64>(\"hits\")?;
+let hit = |page: &str, hour| Hit { page: page.into(), hour };
+hits.put(&hit(\"home\", 9), &3)?;
+hits.put(&hit(\"home\", 10), &5)?;
+hits.put(&hit(\"away\", 10), &1)?;
+assert_eq!(hits.get(&hit(\"home\", 9))?, Some(3));
+assert_eq!(hits.first()?.unwrap().key, hit(\"away\", 10));
+assert_eq!(hits.prefix((\"home\",)).count(), 2); // by the first field
+assert_eq!(hits.range(&hit(\"home\", 10)..).count(), 1);
+# Ok::<(), Box<dyn std::error::Error>>(())
+```
+"
+)]
+pub trait TupleKey: TypedKey {
+    /// The tuple; of a struct with one field, the type of that.
+    type Tuple;
+}
+
+impl<K: TupleKey, P: TypedPrefix<K::Tuple>> TypedPrefix<K> for P {
+    fn encode_prefix(&self, out: &mut Vec<u8>) {
+        TypedPrefix::<K::Tuple>::encode_prefix(self, out);
     }
 }
 

@@ -42,6 +42,26 @@ macro_rules! typed_writing_methods {
                 self.put_with_ttl(key, value, Ttl::Inherit)
             }
 
+            /// Stores a value that is given in a borrowed form, `str` for `String` or `[T]` for `Vec<T>`, and copied to be encoded.
+            ///
+            /// ```
+            /// use ebbtide::{Database, Ttl};
+            ///
+            /// let folder = tempfile::tempdir()?;
+            /// let names = Database::open(folder.path())?.typed::<u64, String>("names")?;
+            /// names.put_borrowed(7, "ada", Ttl::Inherit)?;
+            /// assert_eq!(names.get(7)?.unwrap(), "ada");
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            pub fn put_borrowed<Q: ToOwned<Owned = V::Data> + ?Sized>(
+                &self,
+                key: K::Borrowed<'_>,
+                value: &Q,
+                ttl: impl Into<Ttl>,
+            ) -> Result<()> {
+                self.put_with_ttl(key, &value.to_owned(), ttl)
+            }
+
             /// Stores an item with a ttl of its own, as [`Container::put_with_ttl`](crate::Container::put_with_ttl) does.
             pub fn put_with_ttl(
                 &self,

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use ebbtide::{
     Batch, Bytes, Clock, ClockBehind, Compression, Container, ContainerOptions, ContainerStats,
-    Database, DefaultTtl, Durability, Error, Item, ManualClock, Options, Result, Snapshot, Stall,
-    Stats, Transaction, Ttl, TypedContainer, Update, Updated, Value, Written,
+    Database, DefaultTtl, Durability, Error, IndexedContainer, Item, ManualClock, Options, Result,
+    Snapshot, Stall, Stats, Transaction, Ttl, TypedContainer, Update, Updated, Value, Written,
 };
 
 /// A clock of one's own.
@@ -235,6 +235,10 @@ fn compose(db: &Database) -> Result<()> {
         Err(Own)
     });
     assert!(aborted.is_err() && c.contains("own")?);
+    let c = db.container("indexed")?;
+    let indexed = IndexedContainer::new(&c, |_key, value| [value.to_vec()])?;
+    indexed.put("k", "v")?;
+    assert_eq!(indexed.index().items("v").count(), 1);
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 
 mod api;
 mod api_md;
+mod derive;
 mod face;
 mod handles;
 mod retention;

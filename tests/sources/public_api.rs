@@ -420,8 +420,8 @@ fn expand(all: &mut [Source]) {
 /// The ends of lines that give private types what public ones have.
 const PRIVATE: [&str; 3] = [" for Unready", " for WriteTtl", " for NoWall"];
 
-/// Packages whose types are shown as they are.
-const FOREIGN: [&str; 1] = ["bytes"];
+/// Packages whose types and macros are shown as they are.
+const FOREIGN: [&str; 2] = ["bytes", "ebbtide_derive"];
 
 /// The lines by which lib.rs and its public modules make names public, with the names of these modules.
 fn exports<'a>(lib: &'a Source, all: &'a [Source]) -> Vec<(Option<&'a str>, &'a ItemUse)> {
@@ -522,7 +522,7 @@ const KNOWN: &str = "Any Arc AsRef AsyncFnOnce Borrow Bound C ControlFlow Debug 
     RangeInclusive RangeTo RangeToInclusive Self Send Sized String Sync SystemTime T Target Vec Clone Copy Default Display \
     Drop Eq From Ord PartialEq Stream PartialOrd B I \
     Serialize Deserialize DeserializeOwned RangeBounds Borrowed Data Cow Extend FromIterator FromStr Err IpAddr Ipv4Addr \
-    Ipv6Addr Uuid";
+    Ipv6Addr Uuid P Q ToOwned Owned Tuple";
 
 /// A program can name the type of everything that it gets.
 #[test]
@@ -564,7 +564,7 @@ impl Embedder {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("embedder");
         fs::create_dir_all(folder.join("src/bin")).unwrap();
         let manifest = format!(
-            "[package]\nname = \"embedder\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\nebbtide = {{ path = {:?}, features = [\"tokio\", \"typed\"] }}\n",
+            "[package]\nname = \"embedder\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\nebbtide = {{ path = {:?}, features = [\"derive\", \"tokio\", \"typed\"] }}\n",
             root()
         );
         fs::write(folder.join("Cargo.toml"), manifest).unwrap();

@@ -1,10 +1,12 @@
-//! Writes: batches, conditions, transactions, commands, loads, quotas.
+//! Writes: batches, conditions, transactions, commands, loads, quotas, indexes.
 
 mod batches;
 mod bulk;
 mod conditions;
 mod expire;
 mod get_with;
+mod indexed;
+mod indexed_histories;
 mod lifetimes;
 mod quota;
 mod quota_histories;

@@ -35,21 +35,21 @@ fn after(millis: u64) -> Ttl {
 
 /// An item, as the model knows it.
 #[derive(Clone, Debug, PartialEq)]
-struct Stored {
-    value: String,
-    written_at: u64,
-    ttl: Ttl,
+pub struct Stored {
+    pub value: String,
+    pub written_at: u64,
+    pub ttl: Ttl,
 }
 
 /// A container, as the contract has it.
 #[derive(Clone, Debug)]
-struct Shelf {
-    default: DefaultTtl,
-    items: BTreeMap<String, Stored>,
+pub struct Shelf {
+    pub default: DefaultTtl,
+    pub items: BTreeMap<String, Stored>,
 }
 
 impl Shelf {
-    fn is_live(&self, stored: &Stored, now: u64) -> bool {
+    pub fn is_live(&self, stored: &Stored, now: u64) -> bool {
         let life = match (stored.ttl, self.default) {
             (_, DefaultTtl::Off) | (Ttl::Never, _) | (Ttl::Inherit, DefaultTtl::NoDefault) => {
                 return true;
@@ -61,12 +61,12 @@ impl Shelf {
         now < stored.written_at + life.as_millis() as u64
     }
 
-    fn get(&self, key: &str, now: u64) -> Option<&Stored> {
+    pub fn get(&self, key: &str, now: u64) -> Option<&Stored> {
         let stored = self.items.get(key)?;
         self.is_live(stored, now).then_some(stored)
     }
 
-    fn put(&mut self, key: &str, value: &str, ttl: Ttl, now: u64) {
+    pub fn put(&mut self, key: &str, value: &str, ttl: Ttl, now: u64) {
         let before = self.get(key, now);
         let (written_at, ttl) = match (ttl, before) {
             (Ttl::Keep, Some(before)) => (before.written_at, before.ttl),
@@ -83,7 +83,7 @@ impl Shelf {
     }
 
     /// Items that are gone stay gone.
-    fn set_default(&mut self, default: DefaultTtl, now: u64) {
+    pub fn set_default(&mut self, default: DefaultTtl, now: u64) {
         let gone: Vec<_> = self
             .items
             .iter()
@@ -97,7 +97,7 @@ impl Shelf {
     }
 
     /// Items that were written before go, or only those that would end by then.
-    fn expire(&mut self, before: Option<u64>, now: u64) {
+    pub fn expire(&mut self, before: Option<u64>, now: u64) {
         let lives = |shelf: &Shelf, stored: &Stored, to: u64| shelf.is_live(stored, to);
         let gone: Vec<_> = self
             .items

@@ -46,6 +46,11 @@ impl fmt::Display for Error {
                 found,
                 asked,
             } => fmt_differs(f, container, found, asked),
+            Error::NotUnique {
+                index,
+                index_key,
+                key,
+            } => fmt_not_unique(f, index, index_key, key),
             Error::OutOfMemory { bytes } => write!(
                 f,
                 "the system gave no memory ({bytes} bytes); try again when there is some"
@@ -75,6 +80,21 @@ fn fmt_differs(
         f,
         "container {container:?} has {found}, where {asked} was asked for: take it as it is by or_keep(), or change it by \
          or_change(), which leaves the compression alone"
+    )
+}
+
+fn fmt_not_unique(
+    f: &mut fmt::Formatter<'_>,
+    index: &str,
+    index_key: &[u8],
+    key: &[u8],
+) -> fmt::Result {
+    write!(
+        f,
+        "index key \"{}\" of the unique index {index:?} is taken by the item with key \"{}\": give another one, or end that \
+         item first",
+        index_key.escape_ascii(),
+        key.escape_ascii()
     )
 }
 
