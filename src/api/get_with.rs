@@ -33,7 +33,7 @@ pub(crate) enum Begun {
     /// It has a live item by now.
     Found(Value),
     /// It has none.
-    Fill(CacheFill),
+    Fill(Box<CacheFill>),
 }
 
 impl CacheFill {
@@ -43,12 +43,12 @@ impl CacheFill {
             match transaction.get(&container, &key) {
                 Ok(Some(value)) => return Ok(Begun::Found(value)),
                 Ok(None) => {
-                    return Ok(Begun::Fill(CacheFill {
+                    return Ok(Begun::Fill(Box::new(CacheFill {
                         container,
                         key,
                         transaction,
                         _filling: filling,
-                    }));
+                    })));
                 }
                 // A job came in between.
                 Err(error) if error.is_conflict() => {}

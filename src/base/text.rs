@@ -38,10 +38,10 @@ pub fn rough_size(bytes: u64) -> String {
 pub fn rough_time(millis: u64) -> String {
     let seconds = millis as f64 / 1e3;
     match millis {
-        ..1_000 => format!("{millis} ms"),
-        ..120_000 => format!("{seconds:.1} s"),
-        ..7_200_000 => format!("{:.0} min", seconds / 60.0),
-        ..172_800_000 => format!("{:.1} h", seconds / 3_600.0),
+        0..1_000 => format!("{millis} ms"),
+        1_000..120_000 => format!("{seconds:.1} s"),
+        120_000..7_200_000 => format!("{:.0} min", seconds / 60.0),
+        7_200_000..172_800_000 => format!("{:.1} h", seconds / 3_600.0),
         _ => format!("{:.1} d", seconds / 86_400.0),
     }
 }

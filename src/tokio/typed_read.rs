@@ -66,7 +66,7 @@ macro_rules! async_typed_reading_methods {
                 decoded.collect()
             }
 
-            /// All live items, in the order of keys, as a stream: see [`ItemStream`].
+            /// All live items, in the order of keys, as a stream: see [`ItemStream`](crate::tokio::ItemStream).
             pub fn iter(&self) -> TypedItemStream<K, V> {
                 TypedItemStream::new(self.name(), self.untyped.iter())
             }

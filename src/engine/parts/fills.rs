@@ -66,7 +66,7 @@ pub enum Caller {
 impl Fills {
     /// The part of one who asks for a key.
     pub fn begin(self: &Arc<Self>, key: &[u8], caller: Caller) -> Turn {
-        let thread = (caller == Caller::Thread).then(|| this_thread());
+        let thread = (caller == Caller::Thread).then(this_thread);
         match self.keys.lock().entry(key.into()) {
             Entry::Occupied(fill) if fill.get().is_of(thread) => Turn::Fill(Filling { key: None }),
             Entry::Occupied(fill) => Turn::Wait(fill.get().clone()),

@@ -169,7 +169,8 @@ fn due(of: &Of, now: SystemTime) -> String {
          <div class=\"curves\">",
     );
     type Value = fn(&Sum) -> f64;
-    let curves: [(&str, Value, fn(u64) -> String); 3] = [
+    type Shown = fn(u64) -> String;
+    let curves: [(&str, Value, Shown); 3] = [
         ("items", |sum| sum.items, text::about_items),
         ("their bytes", |sum| sum.bytes, text::about_bytes),
         (

@@ -266,8 +266,8 @@ fn amounts(reading: &TopSample) -> [(String, bool); 4] {
 /// A number in at most nine characters.
 fn short(number: u64) -> String {
     match number {
-        ..10_000_000 => show::count(number),
-        ..10_000_000_000 => format!("{} M", show::count(number / 1_000_000)),
+        0..10_000_000 => show::count(number),
+        10_000_000..10_000_000_000 => format!("{} M", show::count(number / 1_000_000)),
         _ => format!("{} G", show::count(number / 1_000_000_000)),
     }
 }
