@@ -8,11 +8,10 @@
 //! `cargo run --example once_only`
 
 use std::thread;
-use std::time::Duration;
 
 use ebbtide::{Database, Durability, Error, TypedContainer};
 
-const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const A_DAY: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
 
 #[derive(Debug)]
 enum Refused {
@@ -81,6 +80,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 mod tests {
     use std::path::Path;
     use std::sync::Barrier;
+    use std::time::Duration;
 
     use ebbtide::{ManualClock, Options};
 

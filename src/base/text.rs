@@ -20,32 +20,6 @@ use crate::base::{
     Countdown, DefaultTtl, Error, ItemTtl, MAX_TTL_MILLIS, Result, Timestamp, Ttl, millis_up,
 };
 
-/// A size in two or three digits, for people.
-pub fn rough_size(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut size = bytes as f64;
-    let mut units = UNITS.iter();
-    let mut unit = units.next();
-    while size >= 1_023.5 && units.len() > 0 {
-        (size, unit) = (size / 1_024.0, units.next());
-    }
-    let unit = unit.expect("there are six");
-    let digits = usize::from(size < 99.5 && bytes >= 1_024);
-    format!("{size:.digits$} {unit}")
-}
-
-/// A length of time in two or three digits, for people.
-pub fn rough_time(millis: u64) -> String {
-    let seconds = millis as f64 / 1e3;
-    match millis {
-        0..1_000 => format!("{millis} ms"),
-        1_000..120_000 => format!("{seconds:.1} s"),
-        120_000..7_200_000 => format!("{:.0} min", seconds / 60.0),
-        7_200_000..172_800_000 => format!("{:.1} h", seconds / 3_600.0),
-        _ => format!("{:.1} d", seconds / 86_400.0),
-    }
-}
-
 /// Larger numbers are no seconds: those are of the year 5138, and so many milliseconds were over in 1973.
 pub const SURELY_MILLIS: u64 = 100_000_000_000;
 

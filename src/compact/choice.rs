@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crate::base::text::{rough_size, rough_time};
 use crate::base::{TableId, Timestamp};
 use crate::catalog::RunId;
 
@@ -119,33 +118,23 @@ impl fmt::Display for Why {
             Why::OnTime { expired, deadline } => {
                 write!(
                     f,
-                    "on time: expired {} before it is due",
-                    rough_time(deadline.since(*expired))
+                    "on time: expired {} ms before it is due",
+                    deadline.since(*expired)
                 )
             }
             Why::FewRuns { of, price } => {
-                write!(
-                    f,
-                    "few runs: of {of}, each one less for {}",
-                    rough_size(*price)
-                )
+                write!(f, "few runs: of {of}, each one less for {price} bytes")
             }
             Why::Scans { of, price } => {
-                write!(
-                    f,
-                    "scans: of {of} runs, each one less for {}",
-                    rough_size(*price)
-                )
+                write!(f, "scans: of {of} runs, each one less for {price} bytes")
             }
-            Why::Expired { bytes } => write!(f, "little garbage: {} expired", rough_size(*bytes)),
+            Why::Expired { bytes } => write!(f, "little garbage: {bytes} bytes expired"),
             Why::Superseded { worth } => write!(
                 f,
                 "little garbage: {worth:.2} bytes superseded for each that survives"
             ),
             Why::RangeDeletes { of } => write!(f, "few range deletes: of {of}"),
-            Why::Passing { bytes } => {
-                write!(f, "dead records: scans paid for {}", rough_size(*bytes))
-            }
+            Why::Passing { bytes } => write!(f, "dead records: scans paid for {bytes} bytes"),
             Why::Asked => write!(f, "asked for"),
         }
     }

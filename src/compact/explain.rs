@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::base::text::{rough_size, rough_time};
 use crate::catalog::{Facts, RunId};
 use crate::compact::choice::{Choice, Goals};
 use crate::compact::estimate::expired_in_run;
@@ -25,22 +24,18 @@ pub fn explain(facts: &Facts, choice: &Choice, view: &ExpiryView, goals: &Goals)
                 (tables, bytes) = (tables + 1, bytes + table.bytes);
             }
             let (runs, why) = (runs.len(), &rewrite.why);
-            format!(
-                "rewrite {tables} tables of {runs} runs, {}, {why}",
-                rough_size(bytes)
-            )
+            format!("rewrite {tables} tables of {runs} runs, {bytes} bytes, {why}")
         }
         Choice::Rest { until } => {
             let stored: u64 = facts.runs.iter().map(|run| run.census.total().bytes).sum();
             let runs = facts.runs.iter();
             let expired: u64 = runs.map(|run| expired_in_run(run, view)).sum();
             let rest = match until {
-                Some(until) => format!("rest for {}", rough_time(until.since(view.now))),
+                Some(until) => format!("rest for {} ms", until.since(view.now)),
                 None => "rest".to_owned(),
             };
             let (runs, most) = (facts.runs.len(), goals.max_runs);
-            let (expired, stored) = (rough_size(expired), rough_size(stored));
-            format!("{rest}: {runs} runs of {most}, {expired} of {stored} expired")
+            format!("{rest}: {runs} runs of {most}, {expired} of {stored} bytes expired")
         }
     }
 }

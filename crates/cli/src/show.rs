@@ -86,6 +86,39 @@ pub fn time(time: Duration) -> String {
     }
 }
 
+/// What the database says of a job, whose bytes and milliseconds are exact, as sizes and lengths of time.
+pub fn explained(text: &str) -> String {
+    let words: Vec<&str> = text.split(' ').collect();
+    let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
+    let unit = |at: usize| {
+        words
+            .get(at)
+            .map(|word| word.trim_end_matches([',', ':', ';']))
+    };
+    let mut said: Vec<String> = vec![];
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        let end = |at: usize| {
+            let word = words[at];
+            &word[word.trim_end_matches([',', ':', ';']).len()..]
+        };
+        match (number(at), unit(at + 1)) {
+            (Some(millis), Some("ms")) => {
+                said.push(time(Duration::from_millis(millis)) + end(at + 1));
+                at += 1;
+            }
+            (Some(amount), Some("bytes")) => {
+                said.push(bytes(amount) + end(at + 1));
+                at += 1;
+            }
+            (Some(amount), Some("of")) if unit(at + 3) == Some("bytes") => said.push(bytes(amount)),
+            _ => said.push((*word).to_owned()),
+        }
+        at += 1;
+    }
+    said.join(" ")
+}
+
 /// As `ebbtide ttl` takes it, milliseconds as decimals.
 pub fn default_ttl(default: DefaultTtl) -> String {
     match default {
@@ -195,6 +228,24 @@ mod tests {
         }
         for count in 1..30_000u64 {
             assert!(about(count).abs_diff(count) * 40 <= count, "{count}");
+        }
+    }
+
+    #[test]
+    fn jobs_are_told_in_sizes_and_lengths_of_time() {
+        let cases = [
+            (
+                "rest for 29636771 ms: 1 runs of 20, 585003 of 3469751 bytes expired",
+                "rest for 8.2 h: 1 runs of 20, 571 KiB of 3.3 MiB expired",
+            ),
+            (
+                "rewrite 2 tables of 3 runs, 1048576 bytes, few runs: of 9, each one less for 2048 bytes",
+                "rewrite 2 tables of 3 runs, 1.0 MiB, few runs: of 9, each one less for 2.0 KiB",
+            ),
+            ("rest", "rest"),
+        ];
+        for (text, words) in cases {
+            assert_eq!(explained(text), words);
         }
     }
 

@@ -108,7 +108,7 @@ fn cells((name, default, stats): &Named) -> Vec<String> {
         show::bytes(stats.superseded_bytes),
         show::count(stats.runs),
         show::count(stats.tables),
-        stats.explain.clone(),
+        show::explained(&stats.explain),
     ]
 }
 
@@ -137,7 +137,7 @@ fn container_list(of: &Named) -> String {
     ];
     let rows = rows.map(|(what, amount)| vec![what.to_owned(), amount]);
     let list = table::whole(&["CONTAINER", &table::printable(name)], &rows);
-    format!("{list}next: {}\n", stats.explain)
+    format!("{list}next: {}\n", show::explained(&stats.explain))
 }
 
 fn expired_for(moment: Option<SystemTime>) -> String {

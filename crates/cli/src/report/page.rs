@@ -149,7 +149,7 @@ fn container(of: &Of, facts: &Facts) -> String {
         "<li>default ttl: {}; compression: {}</li><li>next: {}</li>",
         Text(&text::default_ttl(of)),
         Text(compression),
-        Text(&of.stats.explain)
+        Text(&show::explained(&of.stats.explain))
     );
     for line in of.retention(&|millis| moment::date_and_time(moment::of_millis(millis))) {
         let _ = write!(out, "<li>{}</li>", Text(&line));

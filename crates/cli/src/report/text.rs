@@ -213,7 +213,7 @@ fn container(of: &Of, facts: &Facts) -> String {
     let _ = writeln!(
         out,
         "compression: {compression}\nnext: {}",
-        of.stats.explain
+        show::explained(&of.stats.explain)
     );
     let at = |millis| moment::date_and_time(moment::of_millis(millis));
     for line in of.retention(&at) {

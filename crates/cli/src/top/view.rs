@@ -182,7 +182,7 @@ impl View {
                     show::bytes(stats.expired_bytes),
                     show::bytes(stats.disk_bytes),
                     show::count(stats.runs),
-                    stats.explain.clone(),
+                    show::explained(&stats.explain),
                 ]
             })
             .collect();
