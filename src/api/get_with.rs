@@ -93,7 +93,8 @@ impl Container {
     ///
     /// **Many at once.** Of the callers that ask for one key at the same moment, threads and tasks of this process, one makes
     /// the value. The others wait and look again; if it has failed or panicked, the next of them makes it. Other keys do not
-    /// wait. A closure that asks for its own key is not kept waiting; where its thread asks another to, both wait for ever.
+    /// wait. A closure that asks for its own key is not kept waiting; where it has another thread ask, or where two closures ask
+    /// for each other's keys, both wait for ever.
     ///
     /// **Invalidation.** If the key was written or deleted while the value was made, or the container's default was changed or
     /// items expired by command, the value is not stored: the answer is what is live then, or, if nothing is, the value that was

@@ -12,7 +12,7 @@ use crate::tokio::shared::WorkQueue;
 
 impl AsyncContainer {
     /// As [`Container::get_with`](crate::Container::get_with): of the tasks and threads that ask for a key at the same moment
-    /// one makes its value. If its future is dropped, the next one does.
+    /// one makes its value. If its future is dropped, the next one does. A closure that asks for its own key waits for ever.
     ///
     /// ```
     /// use std::time::Duration;
