@@ -86,7 +86,7 @@ pub fn time(time: Duration) -> String {
     }
 }
 
-/// What the database says of a job, whose bytes and milliseconds are exact, as sizes and lengths of time.
+/// A job as the database explains it, with its bytes and milliseconds as sizes and lengths of time.
 pub fn explained(text: &str) -> String {
     let words: Vec<&str> = text.split(' ').collect();
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
