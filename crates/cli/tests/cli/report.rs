@@ -150,7 +150,10 @@ fn one_frame_is_text_and_needs_no_terminal() {
     world.told(&["compact", "db"]);
     let frame = world.ok(&["top", "db", "--once", "--every", "100"]);
     for part in [
-        "writes 0/s  log 0 B/s",
+        "UNRECLAIMED     OLDEST       LIVE      ITEMS",
+        "        0 B          -       18 B          1",
+        "   WRITES/S   LOGGED/S  FLUSHED/S   MERGED/S",
+        "          0        0 B        0 B        0 B",
         "> c ",
         "RUNS of c",
         "  1 table  ",
