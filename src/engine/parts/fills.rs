@@ -13,9 +13,12 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+#[cfg(any(test, feature = "tokio"))]
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+#[cfg(any(test, feature = "tokio"))]
+use std::task::Poll;
+use std::task::Waker;
 
 use crate::base::sync::{Condvar, Mutex};
 use crate::env::{ThreadId, this_thread};
@@ -60,6 +63,7 @@ pub enum Caller {
     /// It stays on this thread until it has made the value.
     Thread,
     /// It may go on with another thread.
+    #[cfg(any(test, feature = "tokio"))]
     Task,
 }
 
@@ -97,6 +101,7 @@ impl Fill {
     }
 
     /// The same, for a task.
+    #[cfg(any(test, feature = "tokio"))]
     pub async fn over(&self) {
         poll_fn(|context| {
             let mut state = self.state.lock();
