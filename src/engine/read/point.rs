@@ -114,7 +114,7 @@ pub(in crate::engine) fn newest<'a, P: Patience>(
     let hash = hash_key(key);
     let hit = match in_memory(read_state, hash, key, max) {
         Some(hit) => Ok(Some(hit)),
-        None => on_disk(read_state, max, |run| run.get::<P>(hash, key, max)),
+        None => on_disk::<P>(read_state, hash, key, max),
     };
     // Returned as it is: to take it apart would move the hit, which is large.
     match &hit {
@@ -145,19 +145,20 @@ pub(super) fn in_memory<'a>(
 
 /// Asks the runs in the order of their highest sequence numbers, until the version found is newer than all that remain.
 #[inline(always)]
-fn on_disk<'a, E>(
+fn on_disk<'a, P: Patience>(
     read_state: &'a ReadState,
+    hash: u64,
+    key: &[u8],
     max: Seq,
-    get: impl Fn(&Run) -> Result<Option<table::TableHit>, E>,
-) -> Result<Option<Hit<'a>>, E> {
+) -> Result<Option<Hit<'a>>, P::Failure> {
     let runs = &read_state.version.runs;
     for (at, run) in runs.iter().enumerate() {
         if run.census.seq_min <= max
-            && let Some(found) = get(run)?
+            && let Some(found) = run.get::<P>(hash, key, max)?
         {
             return match runs.get(at + 1) {
                 Some(next) if found.header.seq <= next.census.seq_max => {
-                    newest_among(found, &runs[at + 1..], max, get)
+                    newest_among::<P>(found, &runs[at + 1..], hash, key, max)
                 }
                 _ => Ok(Some(Hit::Disk(found))),
             };
@@ -168,18 +169,19 @@ fn on_disk<'a, E>(
 
 /// The newest of `best` and what these runs have, which may be newer. Apart, because most keys are in one run.
 #[inline(never)]
-fn newest_among<'a, E>(
+fn newest_among<'a, P: Patience>(
     mut best: table::TableHit,
     runs: &[Arc<Run>],
+    hash: u64,
+    key: &[u8],
     max: Seq,
-    get: impl Fn(&Run) -> Result<Option<table::TableHit>, E>,
-) -> Result<Option<Hit<'a>>, E> {
+) -> Result<Option<Hit<'a>>, P::Failure> {
     for run in runs {
         if best.header.seq > run.census.seq_max {
             break;
         }
         if run.census.seq_min <= max
-            && let Some(found) = get(run)?
+            && let Some(found) = run.get::<P>(hash, key, max)?
             && found.header.seq > best.header.seq
         {
             best = found;
