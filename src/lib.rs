@@ -68,16 +68,21 @@
     doc = "
 The [guide] has a page on each part:
 
+* [which call when](guide::which_call): from the job to the call;
 * [lifetimes](guide::ttl): when an item expires, what restarts its countdown, what a change of the default does, what has
   expired;
 * [durability](guide::durability): what survives a killed process, and what a power cut;
-* [batches and transactions](guide::batches): several writes as one, only if nobody has changed what was read;
+* [batches](guide::batches): several writes as one, or only if some items are as they were read;
+* [transactions](guide::transactions): writes that depend on what is read, and errors of one's own that undo them;
+* [caches](guide::caches): values made once, their age, their idle time, and how many there are;
 * [indexes](guide::indexes): finding items by something else than the key;
 * [reading](guide::reading): one key, many, a range, a count, a snapshot;
 * [changes](guide::changes): how caches, search indexes and copies keep up;
 * [analytical copies](guide::analytical_copies): how DuckDB or Spark asks about what is stored, or was;
 * [time](guide::time): clocks that are wrong, and tests that do not wait;
 * [reclaiming and pacing](guide::reclaim): when disk space comes back, what that costs, and what to alarm on;
+* [web sessions](guide::sessions): timeouts, and logging a user out everywhere;
+* [beside others](guide::beside_others): what other processes may do with a database that one has open;
 * [looking inside](guide::looking_inside): what the disk is made of, what ends when, what background work did;
 * [backups](guide::backups): copies elsewhere, and a restore that brings back nothing that has expired;
 * [errors](guide::errors): which may be tried again, and which need a person.
@@ -87,7 +92,7 @@ Coming from [RocksDB](guide::from_rocksdb), [fjall](guide::from_fjall), [redb](g
 "
 )]
 //! The folder `examples` has programs that do a whole job, each with a test of what it promises: [sessions] with an index by
-//! user, [payments] that are made once, a [rate limiter], [telemetry] with a retention, an [outbox].
+//! user, [payments] that are made once, a [rate limiter], [telemetry] whose retention an operator changes, an [outbox].
 //!
 //! All settings are methods of [`Options`], with their defaults, units and ranges; every call's errors are in [`Error`]. The
 //! README states the promises, DESIGN.md how they are kept.
@@ -95,7 +100,7 @@ Coming from [RocksDB](guide::from_rocksdb), [fjall](guide::from_fjall), [redb](g
 //! [sessions]: https://github.com/ebbtide/ebbtide/blob/main/examples/session_store.rs
 //! [payments]: https://github.com/ebbtide/ebbtide/blob/main/examples/once_only.rs
 //! [rate limiter]: https://github.com/ebbtide/ebbtide/blob/main/examples/rate_limiter.rs
-//! [telemetry]: https://github.com/ebbtide/ebbtide/blob/main/examples/telemetry.rs
+//! [telemetry]: https://github.com/ebbtide/ebbtide/blob/main/examples/services/telemetry.rs
 //! [outbox]: https://github.com/ebbtide/ebbtide/blob/main/examples/outbox.rs
 //!
 //! # Features
@@ -105,9 +110,9 @@ Coming from [RocksDB](guide::from_rocksdb), [fjall](guide::from_fjall), [redb](g
 //! which builds the C library. `metrics`: `Database::publish_metrics`, figures for the crate of that name. `tracing`: spans of
 //! background work for the crate of that name.
 //!
-//! Three more crates belong to it, beside `ebbtide-derive`, the macro of that feature: `ebbtide-backup`, incremental backups whose restore brings back nothing that has expired
-//! since, in folders and stores of objects; `ebbtide-control`, a socket by which a command changes, compacts and copies a
-//! database that a service has open; and `ebbtide-cli`, the command `ebbtide`.
+//! More crates belong to it: `ebbtide-backup`, incremental backups whose restore brings back nothing that has expired since, in
+//! folders and stores of objects; `ebbtide-control`, a socket by which a command changes, compacts and copies a database that a
+//! service has open; `ebbtide-cli`, the command `ebbtide`; and stores for tower-sessions, cached and http-cache.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 // Lints for every public name; the names in `internals` are exempt.

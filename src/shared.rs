@@ -18,7 +18,7 @@ pub fn tell_control(db: &Database, control: ControlEvent) {
     db.engine().note_control(control);
 }
 
-/// Fails if this process does not write the database, or no more.
+/// Fails unless this process has the database open for writing.
 pub fn expect_writer(db: &Database) -> Result<()> {
     db.engine().check_writable()
 }

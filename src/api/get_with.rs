@@ -17,7 +17,7 @@ use crate::api::container::Container;
 use crate::api::transaction::Transaction;
 use crate::base::{Error, Result, Ttl};
 use crate::data::item::Value;
-use crate::engine::{Caller, Filling, Turn};
+use crate::engine::{FillCaller, FillRole, Filling};
 
 /// A key that had no live item, and whose value the caller makes.
 pub(crate) struct CacheFill {
@@ -126,9 +126,9 @@ impl Container {
             if let Some(value) = self.get(key)? {
                 return Ok(value);
             }
-            let filling = match self.state().fills().begin(key, Caller::Thread) {
-                Turn::Fill(filling) => filling,
-                Turn::Wait(fill) => {
+            let filling = match self.state().fills().begin(key, FillCaller::Thread) {
+                FillRole::Fill(filling) => filling,
+                FillRole::Wait(fill) => {
                     fill.wait();
                     continue;
                 }

@@ -121,7 +121,7 @@ pub use open::at_rest;
 pub use open::repair::{Loss, RepairReport, repair};
 pub use open::verify::verify_in;
 pub use parts::bell::Bell;
-pub use parts::fills::{Caller, Filling, Turn};
+pub use parts::fills::{FillCaller, FillRole, Filling};
 pub use parts::snapshots::SnapshotPin;
 pub use parts::state::ContainerState;
 pub use read::point::ReadPoint;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::api::get_with::{Begun, CacheFill};
 use crate::base::{Error, Result, Ttl};
 use crate::data::item::Value;
-use crate::engine::{Caller, Turn};
+use crate::engine::{FillCaller, FillRole};
 use crate::tokio::container::AsyncContainer;
 use crate::tokio::read::bytes;
 use crate::tokio::shared::WorkQueue;
@@ -45,9 +45,9 @@ impl AsyncContainer {
             if let Some(value) = self.get(&key).await? {
                 return Ok(value);
             }
-            let filling = match self.as_sync().state().fills().begin(&key, Caller::Task) {
-                Turn::Fill(filling) => filling,
-                Turn::Wait(fill) => {
+            let filling = match self.as_sync().state().fills().begin(&key, FillCaller::Task) {
+                FillRole::Fill(filling) => filling,
+                FillRole::Wait(fill) => {
                     fill.over().await;
                     continue;
                 }

@@ -49,8 +49,8 @@ pub struct Filling {
     key: Option<(Arc<Fills>, Box<[u8]>)>,
 }
 
-/// The part of a caller.
-pub enum Turn {
+/// The role of one that asks for a key.
+pub enum FillRole {
     /// It makes the value.
     Fill(Filling),
     /// Another does.
@@ -59,7 +59,7 @@ pub enum Turn {
 
 /// The caller of [`Fills::begin`].
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Caller {
+pub enum FillCaller {
     /// It stays on this thread until it has made the value.
     Thread,
     /// It may go on with another thread.
@@ -68,12 +68,14 @@ pub enum Caller {
 }
 
 impl Fills {
-    /// The part of one who asks for a key.
-    pub fn begin(self: &Arc<Self>, key: &[u8], caller: Caller) -> Turn {
-        let thread = (caller == Caller::Thread).then(this_thread);
+    /// The role of one that asks for a key.
+    pub fn begin(self: &Arc<Self>, key: &[u8], caller: FillCaller) -> FillRole {
+        let thread = (caller == FillCaller::Thread).then(this_thread);
         match self.keys.lock().entry(key.into()) {
-            Entry::Occupied(fill) if fill.get().is_of(thread) => Turn::Fill(Filling { key: None }),
-            Entry::Occupied(fill) => Turn::Wait(fill.get().clone()),
+            Entry::Occupied(fill) if fill.get().is_of(thread) => {
+                FillRole::Fill(Filling { key: None })
+            }
+            Entry::Occupied(fill) => FillRole::Wait(fill.get().clone()),
             Entry::Vacant(place) => {
                 place.insert(Arc::new(Fill {
                     thread,
@@ -81,7 +83,7 @@ impl Fills {
                     over: Condvar::new(),
                 }));
                 let key = Some((self.clone(), key.into()));
-                Turn::Fill(Filling { key })
+                FillRole::Fill(Filling { key })
             }
         }
     }
@@ -145,19 +147,19 @@ mod tests {
     use super::*;
     use crate::env::spawn;
 
-    fn filling(turn: Turn) -> Option<Filling> {
-        match turn {
-            Turn::Fill(filling) => Some(filling),
-            Turn::Wait(_) => None,
+    fn filling(role: FillRole) -> Option<Filling> {
+        match role {
+            FillRole::Fill(filling) => Some(filling),
+            FillRole::Wait(_) => None,
         }
     }
 
     #[test]
     fn one_fills_a_key_and_others_wait_for_it() {
         let fills = Arc::new(Fills::default());
-        let first = filling(fills.begin(b"k", Caller::Task)).unwrap();
-        assert!(filling(fills.begin(b"other", Caller::Task)).is_some());
-        let Turn::Wait(fill) = fills.begin(b"k", Caller::Thread) else {
+        let first = filling(fills.begin(b"k", FillCaller::Task)).unwrap();
+        assert!(filling(fills.begin(b"other", FillCaller::Task)).is_some());
+        let FillRole::Wait(fill) = fills.begin(b"k", FillCaller::Thread) else {
             panic!("two fill one key");
         };
         let mut context = Context::from_waker(Waker::noop());
@@ -167,19 +169,19 @@ mod tests {
         assert!(over.as_mut().poll(&mut context).is_ready());
         fill.wait();
         assert!(fills.keys.lock().is_empty());
-        assert!(filling(fills.begin(b"k", Caller::Task)).is_some());
+        assert!(filling(fills.begin(b"k", FillCaller::Task)).is_some());
     }
 
     #[test]
     fn a_thread_does_not_wait_for_itself() {
         let fills = Arc::new(Fills::default());
-        let outer = filling(fills.begin(b"k", Caller::Thread)).unwrap();
-        let inner = filling(fills.begin(b"k", Caller::Thread)).unwrap();
+        let outer = filling(fills.begin(b"k", FillCaller::Thread)).unwrap();
+        let inner = filling(fills.begin(b"k", FillCaller::Thread)).unwrap();
         drop(inner);
         let other = fills.clone();
         let waits = move || {
-            let turn = other.begin(b"k", Caller::Thread);
-            assert!(filling(turn).is_none(), "the outer one goes on");
+            let role = other.begin(b"k", FillCaller::Thread);
+            assert!(filling(role).is_none(), "the outer one goes on");
         };
         spawn("another", waits).unwrap().join().unwrap();
         drop(outer);

@@ -104,7 +104,7 @@ pub(in crate::engine) struct Observed<'a> {
     pub names: Vec<(String, Option<ContainerId>)>,
     /// Whether the write itself changes what containers are.
     pub changes_state: bool,
-    /// Also a write is a change that came and went: jobs must not have left out any above this one.
+    /// If set, a key that was written and deleted since counts as changed, too: a job may have left out both records.
     pub nothing_left_out_since: Option<Seq>,
 }
 

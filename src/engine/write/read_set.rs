@@ -76,7 +76,7 @@ impl ReadSet {
         }
     }
 
-    /// A key that is written and deleted meanwhile counts as changed, too, even if jobs have left out all of that.
+    /// From now on a key that is written and deleted meanwhile counts as changed, even if a job has left out both records.
     pub fn count_every_write(&mut self) {
         self.observed.nothing_left_out_since = Some(self.pin.seq());
     }
