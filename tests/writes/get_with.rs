@@ -134,7 +134,16 @@ fn what_was_invalidated_meanwhile_is_not_stored() {
             "nothing is left of it"
         );
     };
-    let cases: [(&str, Meanwhile, Option<&str>); 8] = [
+    // An item lies below it, so that it is flushed and stays.
+    let flushed_range: Meanwhile = |db, cache| {
+        cache.put("held", "").unwrap();
+        db.flush().unwrap();
+        let reader = db.snapshot();
+        cache.clear().unwrap();
+        db.flush().unwrap();
+        drop(reader);
+    };
+    let cases: [(&str, Meanwhile, Option<&str>); 9] = [
         (
             "a put",
             |_, cache| cache.put("k", "new").unwrap(),
@@ -147,6 +156,7 @@ fn what_was_invalidated_meanwhile_is_not_stored() {
             None,
         ),
         ("a purged delete", purge, None),
+        ("a flushed range", flushed_range, None),
         ("a command", |_, cache| cache.expire_all().unwrap(), None),
         (
             "a default",

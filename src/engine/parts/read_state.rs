@@ -150,11 +150,14 @@ impl ReadState {
             .filter(|flushable| flushable.memtable.seq_max() > seq);
         let written = later.filter_map(|flushable| flushable.memtable.get(hash, key, Seq::MAX));
         let newest = written.map(|entry| entry.header.seq).max();
-        let deleted = self
-            .range_deletes()
-            .filter(|ranges| ranges.seq_max() > seq)
-            .map(|ranges| ranges.newest_over(key))
-            .max();
-        newest.max(deleted).filter(|newest| *newest > seq)
+        let newest = newest.filter(|newest| *newest > seq);
+        newest.max(self.range_deleted_since(key, seq))
+    }
+
+    /// The newest range delete over a key above this sequence number, in the memtables and in the version.
+    pub fn range_deleted_since(&self, key: &[u8], seq: Seq) -> Option<Seq> {
+        let later = self.range_deletes().filter(|ranges| ranges.seq_max() > seq);
+        let newest = later.map(|ranges| ranges.newest_over(key)).max();
+        newest.filter(|newest| *newest > seq)
     }
 }

@@ -18,7 +18,8 @@
 //!    flushed number: a memtable that is not in it was flushed by then.
 //! 3. A record that hides a version stays as long as that version. So a look at the runs that finds the version which
 //!    was read has missed no write to its key; and if there was no version and is none, a write that came and went in
-//!    between is as good as never written. Where it is not, `nothing_left_out_since` finds it.
+//!    between is as good as never written. Where it is not, `nothing_left_out_since` finds it. A range delete that stays is
+//!    found by its range, for of a key that it covers there is no version.
 //! 4. A judgement that depends on the stamp itself, by an own write of a batch or a change of settings by it, is made
 //!    again ([`Judged`]).
 
@@ -396,7 +397,10 @@ impl ObservedContainer<'_> {
         for (key, seen) in &self.keys {
             let newest = engine.newest_version(read_state, key, latest)?;
             let newest = newest.map(|header| header.seq);
-            if newest.is_some_and(|newest| newest > since) || seen.is_some() && newest != *seen {
+            let is_written = newest.is_some_and(|newest| newest > since);
+            // Of a key that a range delete covers there is no newest version.
+            let is_deleted = || read_state.range_deleted_since(key, since).is_some();
+            if is_written || seen.is_some() && newest != *seen || is_deleted() {
                 return Ok(Some(key.to_vec()));
             }
         }
