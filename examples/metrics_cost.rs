@@ -1,6 +1,6 @@
 //! The cost for puts and gets of publishing figures to a recorder: the figures of docs/measurements/metrics.md.
 //!
-//! `cargo run --release --example metrics_cost [--features metrics] -- ITEMS SECONDS`
+//! `cargo run --release --package ebbtide --example metrics_cost [--features metrics] -- ITEMS SECONDS`
 //!
 //! ITEMS of 100 bytes are put; then for so many seconds a put and a get of one of them follow each other. With the feature
 //! `metrics` a recorder is installed that keeps the last value of each figure, and the threads publish every ten seconds.

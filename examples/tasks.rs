@@ -1,6 +1,6 @@
 //! Ten thousand tasks beside a timer, by calls that never wait and by calls that do (docs/decisions/tasks.md).
 //!
-//! `cargo run --release --features tokio --example tasks -- [--tasks N] [--seconds N] [--threads N] [--value BYTES]`
+//! `cargo run --release --package ebbtide --features tokio --example tasks -- [--tasks N] [--seconds N] [--threads N] [--value BYTES]`
 //!
 //! Each load runs once by the calls of `ebbtide::tokio` and once by the calls that wait, made by the tasks themselves, on a
 //! runtime of `--threads` threads (1). Every task loops over two gets and one put of a random key. Beside them a task waits
@@ -10,13 +10,17 @@
 //! * `tables`: it is in tables that the system has in memory, by maps
 //! * `cold`: it is in tables, by `pread`, with a cache of an eighth of them
 //! * `synced`: puts under `Durability::Sync`, no gets
+//!
+//! At last one task alone gets what is in memory, in turns by the one call and by the other: what answering inline costs.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ebbtide::tokio::{AsyncContainer, AsyncDatabase};
 use ebbtide::{Durability, Options, Reads, Result};
+use tokio::runtime::{Builder, Runtime};
 
 const KEYS: u64 = 200_000;
 
@@ -64,20 +68,23 @@ async fn round(
             true => items.as_sync().put(first, value)?,
             false => items.put(first, value).await?,
         }
-        return Ok(1);
-    }
-    if waits {
+    } else if waits {
         let items = items.as_sync();
         items.get(first)?;
         items.get(second)?;
         items.put(first, value)?;
-        tokio::task::coop::consume_budget().await;
     } else {
         items.get(first).await?;
         items.get(second).await?;
         items.put(first, value).await?;
     }
-    Ok(3)
+    // What waits would otherwise never let another task run, nor the one that ends it all.
+    tokio::task::coop::consume_budget().await;
+    Ok(if load.durability == Durability::Sync {
+        1
+    } else {
+        3
+    })
 }
 
 /// How late a timer of a millisecond runs, in microseconds, sorted.
@@ -149,13 +156,49 @@ async fn measure(db: AsyncDatabase, load: Load, waits: bool, shape: &Shape) -> R
     Ok(line)
 }
 
-fn run(load: Load, waits: bool, shape: &Shape) -> Result<String> {
-    let folder = tempfile::tempdir().expect("a folder");
+/// What a get takes that is answered inline, and one by the call that waits: pairs of turns, and the median of their ratios.
+async fn inline(db: AsyncDatabase, name: &str) -> Result<String> {
+    const PAIRS: usize = 31;
+    const GETS: u64 = 200_000;
+    let items = db.container("items").await?;
+    let (mut inline, mut plain, mut ratios) = (vec![], vec![], vec![]);
+    for _ in 0..PAIRS {
+        let start = Instant::now();
+        for n in 0..GETS {
+            items.get(key(n.wrapping_mul(31) % KEYS)).await?;
+        }
+        let by_task = start.elapsed();
+        let start = Instant::now();
+        for n in 0..GETS {
+            items.as_sync().get(key(n.wrapping_mul(31) % KEYS))?;
+        }
+        let by_thread = start.elapsed();
+        ratios.push(by_task.as_secs_f64() / by_thread.as_secs_f64());
+        inline.push(by_task.as_nanos() as u64 / GETS);
+        plain.push(by_thread.as_nanos() as u64 / GETS);
+    }
+    ratios.sort_by(f64::total_cmp);
+    inline.sort_unstable();
+    plain.sort_unstable();
+    let middle = PAIRS / 2;
+    let line = format!(
+        "{name:7} a get of one task alone {} ns, of the call that waits {} ns; median of {PAIRS} ratios {:.3}, of all {:.3} to {:.3}",
+        inline[middle],
+        plain[middle],
+        ratios[middle],
+        ratios[0],
+        ratios[PAIRS - 1],
+    );
+    db.close().await?;
+    Ok(line)
+}
+
+fn opened(load: &Load, shape: &Shape, folder: &Path) -> Result<AsyncDatabase> {
     let options = Options::new()
         .durability(load.durability)
         .reads(load.reads)
         .cache_bytes(KEYS as usize * (shape.value + 16) / 8);
-    let db = options.open(folder.path())?;
+    let db = options.open(folder)?;
     let items = db.container("items")?;
     if load.durability == Durability::Buffered {
         for n in 0..KEYS {
@@ -167,15 +210,22 @@ fn run(load: Load, waits: bool, shape: &Shape) -> Result<String> {
         db.compact()?;
         items.iter().try_for_each(|item| item.map(drop))?;
     }
-    drop(items);
-    let mut builder = match shape.threads {
-        1 => tokio::runtime::Builder::new_current_thread(),
-        _ => tokio::runtime::Builder::new_multi_thread(),
+    Ok(db.into())
+}
+
+fn run(load: Load, waits: bool, shape: &Shape) -> Result<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let db = opened(&load, shape, folder.path())?;
+    runtime(shape.threads).block_on(measure(db, load, waits, shape))
+}
+
+fn runtime(threads: usize) -> Runtime {
+    let mut builder = match threads {
+        1 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
     };
-    let threads = shape.threads;
     let runtime = builder.worker_threads(threads).enable_time().build();
-    let runtime = runtime.expect("a runtime");
-    runtime.block_on(measure(db.into(), load, waits, shape))
+    runtime.expect("a runtime")
 }
 
 fn main() -> Result<()> {
@@ -192,15 +242,21 @@ fn main() -> Result<()> {
         in_tables,
     };
     let (buffered, synced) = (Durability::Buffered, Durability::Sync);
-    for load in [
+    let loads = [
         load("memory", buffered, Reads::Map, false),
         load("tables", buffered, Reads::Map, true),
         load("cold", buffered, Reads::Pread, true),
         load("synced", synced, Reads::Map, false),
-    ] {
+    ];
+    for load in loads {
         for waits in [false, true] {
             println!("{}", run(load, waits, &shape)?);
         }
+    }
+    for load in &loads[..2] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let db = opened(load, &shape, folder.path())?;
+        println!("{}", runtime(1).block_on(inline(db, load.name))?);
     }
     Ok(())
 }

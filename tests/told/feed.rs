@@ -21,6 +21,7 @@ use testkit::random::Random;
 use testkit::watched::Watched;
 
 mod beside_jobs;
+mod in_steps;
 mod one_millisecond;
 
 const NOW: u64 = 1_767_225_600_000;

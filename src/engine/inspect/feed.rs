@@ -7,8 +7,8 @@
 //!    given at this pull          known ahead, in memory
 //! ```
 //!
-//! A reader gathers the ends next to its position from all that may have some, up to [`GATHERED`], and is told of writes that
-//! end among these (feeds.rs). So a pull with nothing new looks at one number, however much is stored. Another gathering
+//! A reader gathers the ends next to its position from all that may have some, first [`FIRST`] and each time more, up to
+//! [`GATHERED`], and is told of writes that end among these (feeds.rs). So a pull with nothing new looks at one number, however much is stored. Another gathering
 //! follows when all are given, when the settings change, or when more was written than is noted.
 //!
 //! Why each end comes once. The end of a record is a function of the record and of how the settings came about (ends.rs), and
@@ -51,7 +51,11 @@ use crate::expiry::{Cause, Census, Ending, Settings};
 
 pub use wait::Rest;
 
-/// So many ends are gathered at a time.
+/// So many ends are gathered first: those that come next are told before all others are sorted.
+const FIRST: usize = 1 << 10;
+/// So many times more with each gathering: what is stored is read the fewer times.
+const MORE: usize = 16;
+/// So many ends are gathered at a time at most.
 const GATHERED: usize = 1 << 18;
 /// ... and so many bytes of keys.
 const GATHERED_BYTES: usize = 32 << 20;
@@ -128,6 +132,8 @@ pub struct Feed {
     ahead: BTreeSet<(Timestamp, Box<[u8]>)>,
     /// The bytes of their keys.
     ahead_bytes: usize,
+    /// So many are gathered.
+    most: usize,
     /// Writes and changes that were stamped before this moment are visible.
     passed: Timestamp,
     /// The first end that is not gathered; none: all are.
@@ -178,7 +184,7 @@ impl Feed {
         if self.ahead.insert((end, key.into())) {
             self.ahead_bytes += key.len();
         }
-        while self.ahead.len() > GATHERED
+        while self.ahead.len() > self.most
             || self.ahead_bytes > GATHERED_BYTES && self.ahead.len() > 1
         {
             self.beyond = self.ahead.pop_last();
@@ -243,6 +249,7 @@ impl Engine {
             is_proof,
             ahead: BTreeSet::new(),
             ahead_bytes: 0,
+            most: FIRST,
             passed: Timestamp(0),
             beyond: None,
             settings: Arc::default(),
@@ -449,6 +456,9 @@ impl Engine {
             }
         };
         let (read_state, settings) = (state.pin(), feed.settings.clone());
+        if feed.beyond.is_some() {
+            feed.most = GATHERED.min(feed.most * MORE);
+        }
         (feed.ahead, feed.ahead_bytes, feed.beyond) = (BTreeSet::new(), 0, None);
         let from = feed.given.before;
         let changed = settings.last_change() >= from;
