@@ -3,6 +3,7 @@
 
 mod backup;
 mod copies;
+mod documents;
 mod help;
 mod load;
 
@@ -19,6 +20,7 @@ use crate::table;
 
 pub use backup::{Backup, BackupAction, Restore};
 pub use copies::{Changes, Export};
+pub use documents::{DocumentAction, DocumentId, DocumentsArgs, MadeContainer};
 pub use help::command;
 pub use load::{Demo, Replay};
 
@@ -231,6 +233,14 @@ pub enum Command {
     /// do dropped containers and deleted ranges, as far as a later backup or ledger says. Items that were deleted or
     /// overwritten one by one are as they were.
     Restore(Restore),
+    /// Keep JSON documents by the rules of Azure Cosmos DB, and query them
+    ///
+    /// Each has an id, a partition key at a path, and by "ttl" a lifetime in seconds. What is in containers of documents, the
+    /// commands on items are not to change.
+    Doc {
+        #[command(subcommand)]
+        action: DocumentAction,
+    },
     /// Run a session store under load, then watch its disk empty itself
     ///
     /// Exit status 2: a promise was broken. 3: it was kept late, but no later than by what the machine did not let the

@@ -75,9 +75,10 @@ pub fn note(what: &dyn Display) {
 pub fn usage(refused: clap::Error) -> Outcome {
     match refused.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(refused.print()?),
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Err(Failure::Refused(
-            "which command? `ebbtide help` lists them".to_owned(),
-        )),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Err(Failure::Refused(format!(
+            "which command? `ebbtide {}` lists them",
+            help()
+        ))),
         _ => Err(Failure::Refused(one_line(&refused.render().to_string()))),
     }
 }
@@ -90,8 +91,12 @@ fn one_line(text: &str) -> String {
     let tip = lines().find_map(|line| line.strip_prefix("tip: "));
     let tip = tip.map_or(String::new(), |tip| format!(" ({tip})"));
     let said = said.replace("invalid digit found in string", "it is no whole number");
-    let help = given_command().map_or("help".to_owned(), |command| format!("help {command}"));
-    format!("{said}{tip}; see `ebbtide {help}`")
+    format!("{said}{tip}; see `ebbtide {}`", help())
+}
+
+/// The command that helps with the one that was called.
+fn help() -> String {
+    given_command().map_or("help".to_owned(), |command| format!("help {command}"))
 }
 
 /// The command that was called, if there is one of this name.

@@ -30,6 +30,7 @@ mod changes;
 mod containers;
 mod demo;
 mod disk;
+mod documents;
 mod expire;
 mod items;
 mod pages;
@@ -128,6 +129,7 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Backup(backup) => backups::backup(&backup, json),
         Command::Backups { to } => backups::list(&to, json),
         Command::Restore(restore) => backups::restore(&restore, json),
+        Command::Doc { action } => documents::run(&action, json),
         Command::Demo(settings) => demo::run(&settings, json),
         Command::Replay(settings) => replay::run(&settings, json),
         Command::Completions { shell } => pages::completions(shell),

@@ -205,6 +205,13 @@ impl Documents {
         Documents::with(ebbtide::Database::open(path)?)
     }
 
+    /// Whether a database of the engine has documents: one that is read only and has none cannot be opened by
+    /// [`Self::with`].
+    #[must_use]
+    pub fn are_in(engine: &ebbtide::Database) -> bool {
+        engine.containers().iter().any(|name| name == CATALOG)
+    }
+
     /// Over a database of the engine that was opened by options of the caller's.
     ///
     /// # Errors

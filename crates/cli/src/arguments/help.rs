@@ -10,7 +10,7 @@ use super::Arguments;
 type Group = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// The first example of a group stands for it in the help of the whole.
-const GROUPS: [Group; 6] = [
+const GROUPS: [Group; 7] = [
     (
         "Items",
         &[
@@ -31,6 +31,10 @@ const GROUPS: [Group; 6] = [
             ("import", "ebbtide import db users users.jsonl --key id"),
             ("export", "ebbtide export db users users.jsonl"),
         ],
+    ),
+    (
+        "Documents",
+        &[("doc", "ebbtide doc get db shop/carts c-1 --key ada")],
     ),
     (
         "Retention",

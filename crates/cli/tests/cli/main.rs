@@ -22,6 +22,7 @@ use testkit::patience::wait_until;
 
 mod backups;
 mod changes;
+mod documents;
 mod given;
 mod interrupted;
 mod items;
