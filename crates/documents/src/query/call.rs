@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::eval::{Node, Row, truth};
 use super::function::Function;
-use super::scan;
 use super::value::Value;
+use super::{escape, scan};
 
 pub(super) fn call<'a>(function: Function, arguments: &'a [Node], row: &'a Row<'a>) -> Value<'a> {
     use Function as F;
@@ -305,8 +305,8 @@ fn array_contains(of: &Value<'_>, sought: &Value<'_>, partly: Option<Value<'_>>)
 
 fn has_members(object: &str, sought: &str) -> bool {
     scan::members(sought).all(|(name, value)| {
-        let mut same = scan::members(object).filter(|(known, _)| *known == name);
-        same.any(|(_, known)| Value::read(known).equal(&Value::read(value)) == Some(true))
+        let known = escape::read(name.text, false).and_then(|name| scan::member(object, &name));
+        known.is_some_and(|known| Value::read(known).equal(&Value::read(value)) == Some(true))
     })
 }
 

@@ -109,11 +109,8 @@ impl Paths {
         let mut more = scanner.open(b'}');
         while more {
             let name = scanner.name()?;
-            match node
-                .members
-                .iter()
-                .find(|(known, _)| is_called(name, known))
-            {
+            let mut members = node.members.iter();
+            match members.find(|(known, _)| name.is(known)) {
                 Some(&(_, child)) => self.value(child, scanner, slots)?,
                 None => scanner.skip_value()?,
             }
@@ -136,10 +133,20 @@ impl Paths {
     }
 }
 
-/// Whether a name as it is written, without its quotes, is this one.
-fn is_called(written: &str, name: &str) -> bool {
-    written == name
-        || (written.contains('\\') && escape::read(written, false).as_deref() == Some(name))
+/// A member's name, as it is written between its quotes.
+#[derive(Clone, Copy)]
+pub(super) struct Name<'a> {
+    pub text: &'a str,
+    escaped: bool,
+}
+
+impl Name<'_> {
+    fn is(self, name: &str) -> bool {
+        match self.escaped {
+            true => escape::read(self.text, false).as_deref() == Some(name),
+            false => self.text == name,
+        }
+    }
 }
 
 /// The elements of an array, each as it is written; those up to the first that is no JSON.
@@ -153,8 +160,8 @@ pub(super) fn elements(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The members of an object: each name as it is written between its quotes, and the value.
-pub(super) fn members(text: &str) -> impl Iterator<Item = (&str, &str)> {
+/// The members of an object, each as it is written.
+pub(super) fn members(text: &str) -> impl Iterator<Item = (Name<'_>, &str)> {
     let mut scanner = Scanner::new(text);
     let mut more = scanner.open(b'}');
     std::iter::from_fn(move || {
@@ -167,7 +174,7 @@ pub(super) fn members(text: &str) -> impl Iterator<Item = (&str, &str)> {
 
 /// What an object has by this name: the last, where there are several.
 pub(super) fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
-    let found = members(object).filter(|(written, _)| is_called(written, name));
+    let found = members(object).filter(|(written, _)| written.is(name));
     found.last().map(|(_, value)| value)
 }
 
@@ -183,10 +190,12 @@ impl<'a> Scanner<'a> {
         scanner
     }
 
+    #[inline]
     pub(super) fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
+    #[inline]
     pub(super) fn skip_blanks(&mut self) {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
             self.at += 1;
@@ -203,6 +212,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Goes over a comma, behind which there is more, or over the bracket that closes.
+    #[inline]
     pub(super) fn more(&mut self, close: u8) -> Option<bool> {
         self.skip_blanks();
         let byte = self.peek()?;
@@ -213,21 +223,23 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A member's name, as it is written between its quotes; goes over the colon behind it.
-    pub(super) fn name(&mut self) -> Option<&'a str> {
+    /// A member's name; goes over the colon behind it.
+    #[inline]
+    pub(super) fn name(&mut self) -> Option<Name<'a>> {
         self.skip_blanks();
         let start = self.at + 1;
         if self.peek()? != b'"' {
             return None;
         }
-        self.skip_string()?;
+        let escaped = self.skip_string()?;
         let end = self.at - 1;
         self.skip_blanks();
         if self.peek()? != b':' {
             return None;
         }
         self.at += 1;
-        Some(&self.text[start..end])
+        let text = &self.text[start..end];
+        Some(Name { text, escaped })
     }
 
     pub(super) fn value(&mut self) -> Option<&'a str> {
@@ -240,15 +252,13 @@ impl<'a> Scanner<'a> {
     fn skip_value(&mut self) -> Option<()> {
         self.skip_blanks();
         match self.peek()? {
-            b'"' => self.skip_string(),
+            b'"' => self.skip_string().map(|_| ()),
             b'{' | b'[' => self.skip_nested(),
             b',' | b':' | b'}' | b']' => None,
             _ => {
                 let rest = &self.text.as_bytes()[self.at..];
-                let end = rest.iter().position(|byte| {
-                    matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t')
-                });
-                self.at += end.unwrap_or(rest.len());
+                let ends = |byte: &u8| ENDS[usize::from(*byte)];
+                self.at += rest.iter().position(ends).unwrap_or(rest.len());
                 Some(())
             }
         }
@@ -273,22 +283,36 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn skip_string(&mut self) -> Option<()> {
+    /// Tells whether it has escapes.
+    #[inline]
+    fn skip_string(&mut self) -> Option<bool> {
         let bytes = self.text.as_bytes();
-        let mut at = self.at + 1;
+        let (mut at, mut escaped) = (self.at + 1, false);
         loop {
             at += quote_or_backslash(bytes.get(at..)?)?;
             if bytes[at] == b'"' {
                 self.at = at + 1;
-                return Some(());
+                return Some(escaped);
             }
+            escaped = true;
             at += 2;
         }
     }
 }
 
+/// The bytes that end a number or a word.
+const ENDS: [bool; 256] = {
+    let (mut ends, mut at) = ([false; 256], 0);
+    while at < 256 {
+        ends[at] = matches!(at as u8, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
+        at += 1;
+    }
+    ends
+};
+
 /// Where the first `"` or `\` is. Eight bytes are looked at in a time: a zero byte of a word that was exclusive-ored with
 /// the sought one borrows from its highest bit.
+#[inline]
 fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = 0x8080_8080_8080_8080;
