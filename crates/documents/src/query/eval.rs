@@ -333,12 +333,19 @@ fn is_in<'a>(value: &Value<'a>, items: &'a [Node], row: &'a Row<'a>) -> Value<'a
 }
 
 fn chain<'a>(first: Value<'a>, rest: &'a [(Binary, Node)], row: &'a Row<'a>) -> Value<'a> {
-    rest.iter()
-        .fold(first, |left, (operator, operand)| match operator {
-            Binary::Coalesce if left.is_undefined() => operand.value(row),
-            Binary::Coalesce => left,
-            _ => binary(*operator, left, operand.value(row), row),
-        })
+    let mut left = first;
+    for (operator, operand) in rest {
+        // Either the left operand decides, or it is undefined and so is the rest.
+        if left.is_undefined() != (*operator == Binary::Coalesce) {
+            break;
+        }
+        let right = operand.value(row);
+        left = match operator {
+            Binary::Coalesce => right,
+            _ => binary(*operator, left, right, row),
+        };
+    }
+    left
 }
 
 fn binary<'a>(operator: Binary, left: Value<'a>, right: Value<'a>, row: &Row<'_>) -> Value<'a> {

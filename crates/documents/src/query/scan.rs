@@ -3,6 +3,8 @@
 //! A document was checked when it was written, so what is passed over is only measured: brackets are counted, strings are
 //! skipped. Text that is no JSON gives no answer or some part of itself, and never a panic.
 
+use std::collections::{BTreeMap, HashMap};
+
 use super::ast::Step;
 use super::escape;
 
@@ -11,13 +13,14 @@ use super::escape;
 pub(super) struct Paths {
     nodes: Vec<Node>,
     paths: Vec<Vec<Step>>,
+    slots: HashMap<Vec<Step>, usize>,
 }
 
 #[derive(Debug, Default)]
 struct Node {
     slot: Option<usize>,
-    members: Vec<(String, usize)>,
-    elements: Vec<(u64, usize)>,
+    members: Members,
+    elements: BTreeMap<u64, usize>,
     /// The slots of all longer paths: a member that is there twice is taken the second time, with nothing left of the
     /// first.
     below: Vec<usize>,
@@ -29,11 +32,12 @@ pub(super) type Span = (usize, usize);
 impl Paths {
     /// The path's slot.
     pub(super) fn add(&mut self, path: &[Step]) -> usize {
-        if let Some(slot) = self.paths.iter().position(|known| known == path) {
+        if let Some(&slot) = self.slots.get(path) {
             return slot;
         }
         let slot = self.paths.len();
         self.paths.push(path.to_vec());
+        self.slots.insert(path.to_vec(), slot);
         if self.nodes.is_empty() {
             self.nodes.push(Node::default());
         }
@@ -48,28 +52,14 @@ impl Paths {
 
     fn child(&mut self, at: usize, step: &Step) -> usize {
         let (next, node) = (self.nodes.len(), &mut self.nodes[at]);
-        let found = match step {
-            Step::Member(name) => {
-                let found = node.members.iter().find(|(known, _)| known == name);
-                let found = found.map(|&(_, child)| child);
-                if found.is_none() {
-                    node.members.push((name.clone(), next));
-                }
-                found
-            }
-            Step::Element(index) => {
-                let found = node.elements.iter().find(|(known, _)| known == index);
-                let found = found.map(|&(_, child)| child);
-                if found.is_none() {
-                    node.elements.push((*index, next));
-                }
-                found
-            }
+        let child = match step {
+            Step::Member(name) => node.members.child(name, next),
+            Step::Element(index) => *node.elements.entry(*index).or_insert(next),
         };
-        found.unwrap_or_else(|| {
+        if child == next {
             self.nodes.push(Node::default());
-            next
-        })
+        }
+        child
     }
 
     pub(super) fn path(&self, slot: usize) -> &[Step] {
@@ -95,7 +85,7 @@ impl Paths {
         scanner.skip_blanks();
         let start = scanner.at;
         match scanner.peek()? {
-            b'{' if !node.members.is_empty() => self.object(node, scanner, slots)?,
+            b'{' if !node.members.few.is_empty() => self.object(node, scanner, slots)?,
             b'[' if !node.elements.is_empty() => self.array(node, scanner, slots)?,
             _ => scanner.skip_value()?,
         }
@@ -109,9 +99,8 @@ impl Paths {
         let mut more = scanner.open(b'}');
         while more {
             let name = scanner.name()?;
-            let mut members = node.members.iter();
-            match members.find(|(known, _)| name.is(known)) {
-                Some(&(_, child)) => self.value(child, scanner, slots)?,
+            match node.members.find(name) {
+                Some(child) => self.value(child, scanner, slots)?,
                 None => scanner.skip_value()?,
             }
             more = scanner.more(b'}')?;
@@ -122,14 +111,56 @@ impl Paths {
     fn array(&self, node: &Node, scanner: &mut Scanner<'_>, slots: &mut [Span]) -> Option<()> {
         let (mut more, mut index) = (scanner.open(b']'), 0);
         while more {
-            match node.elements.iter().find(|(wanted, _)| *wanted == index) {
-                Some(&(_, child)) => self.value(child, scanner, slots)?,
+            match node.elements.get(&index) {
+                Some(&child) => self.value(child, scanner, slots)?,
                 None => scanner.skip_value()?,
             }
             index += 1;
             more = scanner.more(b']')?;
         }
         Some(())
+    }
+}
+
+/// The names that a node asks for.
+#[derive(Debug, Default)]
+struct Members {
+    few: Vec<(String, usize)>,
+    /// All of them, where they are many.
+    many: HashMap<String, usize>,
+}
+
+/// As many names are compared one by one.
+const FEW: usize = 12;
+
+impl Members {
+    fn child(&mut self, name: &str, next: usize) -> usize {
+        if let Some(known) = self.known(name) {
+            return known;
+        }
+        self.few.push((name.to_owned(), next));
+        if self.few.len() == FEW {
+            self.many.extend(self.few.iter().cloned());
+        } else if self.few.len() > FEW {
+            self.many.insert(name.to_owned(), next);
+        }
+        next
+    }
+
+    fn known(&self, name: &str) -> Option<usize> {
+        if !self.many.is_empty() {
+            return self.many.get(name).copied();
+        }
+        let found = self.few.iter().find(|(known, _)| known == name);
+        found.map(|&(_, child)| child)
+    }
+
+    #[inline]
+    fn find(&self, name: Name<'_>) -> Option<usize> {
+        match name.escaped {
+            true => self.known(&escape::read(name.text, false)?),
+            false => self.known(name.text),
+        }
     }
 }
 

@@ -394,7 +394,7 @@ fn narrowed(select: &Select, documents: &[Value], seed: u64) {
 
 #[test]
 fn as_the_second_evaluator() {
-    (0..4_000).for_each(check);
+    (0..1_500).for_each(check);
 }
 
 /// The random queries do narrow: what is checked above is not nothing.
