@@ -214,10 +214,14 @@ fn condition(random: &mut Random) -> Expr {
                 .collect(),
         ),
         5 => Expr::Between(path, literal(random), literal(random)),
-        6 => Expr::Call(
-            "STARTSWITH",
-            vec![*path, Expr::Literal(Some(json!(random.pick(&STRINGS))))],
-        ),
+        6 => {
+            let name = random.pick(&["STARTSWITH", "STRINGEQUALS", "CONTAINS"]);
+            let mut arguments = vec![*path, Expr::Literal(Some(json!(random.pick(&STRINGS))))];
+            if random.one_in(2) {
+                arguments.push(Expr::Literal(Some(json!(random.one_in(2)))));
+            }
+            Expr::Call(name, arguments)
+        }
         7 => Expr::Like(path, random.pick(&["a%", "ab_", "%a", "a"]).to_owned()),
         _ => Expr::Or((0..2).map(|_| condition(random)).collect()),
     }

@@ -470,9 +470,18 @@ fn call(name: &str, values: &[Option<Value>]) -> Option<Value> {
         "REVERSE" => Some(json!(text()?.chars().rev().collect::<String>())),
         "ABS" => Some(json!(number()?.abs())),
         "FLOOR" => Some(json!(number()?.floor())),
-        "CONTAINS" => Some(json!(text()?.contains(&other(1)?))),
-        "STARTSWITH" => Some(json!(text()?.starts_with(&other(1)?))),
-        "ENDSWITH" => Some(json!(text()?.ends_with(&other(1)?))),
+        "CONTAINS" | "STARTSWITH" | "ENDSWITH" | "STRINGEQUALS" => {
+            let (mut text, mut other) = (text()?, other(1)?);
+            if values.len() > 2 && values[2].as_ref()?.as_bool()? {
+                (text, other) = (text.to_lowercase(), other.to_lowercase());
+            }
+            Some(json!(match name {
+                "CONTAINS" => text.contains(&other),
+                "STARTSWITH" => text.starts_with(&other),
+                "ENDSWITH" => text.ends_with(&other),
+                _ => text == other,
+            }))
+        }
         "CONCAT" => Some(json!(text()? + &other(1)?)),
         "LEFT" => Some(json!(
             text()?
