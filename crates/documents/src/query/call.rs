@@ -1,4 +1,4 @@
-//! What functions do. An argument of a type that a function does not take makes it undefined.
+//! The functions. An argument of a type that a function does not take makes it undefined.
 
 use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -152,7 +152,7 @@ fn of_string<'a>(
     })
 }
 
-/// What takes a string alone.
+/// Functions that take a string alone.
 fn changed<'a>(function: Function, text: &Cow<'a, str>) -> Option<Value<'a>> {
     use Function as F;
     let cut = |of: for<'t> fn(&'t str) -> &'t str| match text {

@@ -19,7 +19,7 @@ pub(super) enum Part {
     Of(Vec<(char, char)>, bool),
 }
 
-/// What comparing may cost: characters of the text times parts of the pattern, about.
+/// The steps that comparing may take: characters of the text times parts of the pattern, about.
 const MAX_STEPS: u64 = 20_000_000;
 
 impl Pattern {

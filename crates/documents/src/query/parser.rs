@@ -169,7 +169,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What follows FROM: the name that stands for it in the query, and what it is.
+    /// The source, behind FROM: the name that stands for it in the query, and what it is.
     fn source(&mut self) -> Result<(&'a str, Source)> {
         if self.token == Token::Sign("(") {
             return Err(self.unsupported("a subquery"));

@@ -203,7 +203,7 @@ pub(super) fn members(text: &str) -> impl Iterator<Item = (Name<'_>, &str)> {
     })
 }
 
-/// What an object has by this name: the last, where there are several.
+/// The member of this name: the last, where there are several.
 pub(super) fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     let found = members(object).filter(|(written, _)| written.is(name));
     found.last().map(|(_, value)| value)

@@ -269,6 +269,9 @@ const CONSTANTS: &[(&str, &str)] = &[
         "ARRAY_CONTAINS([{a: 1, b: 2}], {a: 1, c: 1}, true)",
         "false",
     ),
+    ("ARRAY_CONTAINS([], 1)", "false"),
+    ("ARRAY_CONTAINS({a: 1}, 1)", ""),
+    ("ARRAY_CONTAINS([[1, {a: 2}]], [1.0, {a: 2}])", "true"),
     ("ARRAY_CONTAINS('abc', 'a')", ""),
     ("ARRAY_CONTAINS([1], undefined)", ""),
     ("ARRAY_CONCAT([1], [], [2, 3])", "[1,2,3]"),
@@ -448,7 +451,7 @@ const QUERIES: &[(&str, &[&str])] = &[
         "SELECT VALUE IS_OBJECT(c) FROM c WHERE c.id = '1'",
         &["true"],
     ),
-    // What FROM can be
+    // FROM
     ("SELECT VALUE s.here FROM c.stock AS s", &["3", "1", "2"]),
     (
         "SELECT VALUE stock.here FROM c.stock WHERE stock.here > 1",

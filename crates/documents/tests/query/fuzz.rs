@@ -1,4 +1,4 @@
-//! What fuzzing would find in its first second: its target over its seeds, and over mutations of them.
+//! The first second of fuzzing: its target over its seeds, and over mutations of them.
 
 use std::path::Path;
 

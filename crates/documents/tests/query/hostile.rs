@@ -179,7 +179,7 @@ fn deep_documents() {
         )
         .unwrap();
         assert_eq!(found, ["true"]);
-        // What nests so deep is not compared: it is undefined.
+        // A value that nests so deep is not compared: it is undefined.
         assert_eq!(
             rows("SELECT VALUE c.a = [1] FROM c ORDER BY c.a", &[&document])
                 .unwrap()

@@ -140,7 +140,7 @@ fn what_is_held_is_bounded() {
             "{text}"
         );
     }
-    // Whatever comes, these hold little.
+    // These hold little, however many come.
     for (text, count) in [
         ("SELECT TOP 10 * FROM c ORDER BY c.id DESC", 10),
         ("SELECT * FROM c ORDER BY c.id OFFSET 5 LIMIT 5", 5),

@@ -16,6 +16,7 @@ mod cases;
 mod fuzz;
 mod hostile;
 mod limits;
+mod narrowed;
 mod random;
 mod reference;
 mod refused;

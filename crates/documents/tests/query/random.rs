@@ -213,6 +213,10 @@ fn condition(random: &mut Random) -> Expr {
                 .map(|_| *literal(random))
                 .collect(),
         ),
+        5 if random.one_in(3) => {
+            let values = (0..random.below(4)).map(|_| value(random, 1)).collect();
+            Expr::Call("ARRAY_CONTAINS", vec![Expr::Literal(Some(values)), *path])
+        }
         5 => Expr::Between(path, literal(random), literal(random)),
         6 => {
             let name = random.pick(&["STARTSWITH", "STRINGEQUALS", "CONTAINS"]);

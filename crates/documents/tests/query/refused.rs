@@ -1,4 +1,4 @@
-//! What is no query of the dialect is refused with its position, and what is another dialect's by its name.
+//! Texts that are no queries of the dialect are refused with the position, and by the name of what is not supported.
 
 use serde_json::json;
 

@@ -25,7 +25,7 @@ fn eggs() -> Vec<String> {
         };
         json!({
             "id": i.to_string(), "name": "sample document", "spam": format!("eggs{i}"), "cnt": i, "key": "value",
-            "spam2": spam2, "boolVar": i % 2 == 0, "number": 1.1 * f64::from(i),
+            "spam2": spam2, "boolVar": i.is_multiple_of(2), "number": 1.1 * f64::from(i),
         })
         .to_string()
     };
@@ -75,7 +75,7 @@ fn order_by() {
 fn order_by_several() {
     let one = |i: u32| {
         json!({"id": i.to_string(), "numberField": i % 3, "stringField": (i % 5).to_string(), "nullField": null,
-               "boolField": i % 2 == 0})
+               "boolField": i.is_multiple_of(2)})
         .to_string()
     };
     let documents: Vec<String> = (0..30).map(one).collect();
@@ -221,7 +221,7 @@ fn distinct_of_types() {
     assert!(one("SELECT distinct value c.missing from c").is_empty());
 }
 
-/// Whatever else the tests ask, and what comes of it for one document.
+/// All other queries of the tests, and their rows for one document.
 #[test]
 fn all_others() {
     let document = json!({
