@@ -62,7 +62,7 @@ fn document(at: u64) -> String {
         mixed % 60,
         mixed % 997,
         mixed % 100,
-        mixed % 2 == 0,
+        mixed.is_multiple_of(2),
         mixed % 90,
         mixed % 50,
         mixed % 100_000,
