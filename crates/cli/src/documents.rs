@@ -4,6 +4,7 @@
 
 use std::io::{Write, stdout};
 use std::path::Path;
+use std::time::Duration;
 
 use ebbtide::{Durability, Options};
 use ebbtide_cli::given;
@@ -20,6 +21,8 @@ use crate::{ask, show, store};
 
 /// So many documents are read at a time.
 const PAGE: usize = 1_000;
+/// So long a query may take to its next page: somebody waits for it, who may end it.
+const PATIENCE: Duration = Duration::from_secs(86_400);
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
@@ -274,6 +277,7 @@ fn select(place: &DocumentsArgs, query: &str, parameters: &[String], limit: usiz
     while left > 0 {
         let limits = QueryLimits {
             rows: left.min(PAGE),
+            time: PATIENCE,
             ..QueryLimits::default()
         };
         let page = container.query(

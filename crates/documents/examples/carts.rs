@@ -13,9 +13,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let carts = documents.create_container("shop", carts)?;
 
     let ada = PartitionKey::from("ada");
-    let cart = carts.create(&ada, br#"{"id": "c-1", "user": "ada", "tea": 2, "ttl": 60}"#)?;
+    let cart = carts.create(
+        &ada,
+        br#"{"id": "c-1", "user": "ada", "tea": 2, "ttl": 60}"#,
+    )?;
     let unchanged = Conditions::if_match(cart.version);
-    carts.replace(&ada, "c-1", br#"{"id": "c-1", "user": "ada", "tea": 3}"#, &unchanged)?;
+    carts.replace(
+        &ada,
+        "c-1",
+        br#"{"id": "c-1", "user": "ada", "tea": 3}"#,
+        &unchanged,
+    )?;
     let again = carts.delete(&ada, "c-1", &unchanged);
     assert_eq!(again.unwrap_err().status(), 412); // its etag is another one now
 

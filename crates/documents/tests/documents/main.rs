@@ -3,6 +3,7 @@
 mod batches;
 mod catalog;
 mod feeds;
+mod from_cosmos;
 mod model;
 mod queries;
 mod threads;
