@@ -165,6 +165,10 @@ fn part_at(root: Option<&str>, rest: &[String]) -> Result<PartitionKeyPart> {
         };
         text = Cow::Owned(found);
     }
+    // As Cosmos DB has it, an object or an array is no part of a key.
+    if text.trim_start().starts_with(['{', '[']) {
+        return Ok(PartitionKeyPart::Undefined);
+    }
     PartitionKeyPart::from_text(&text).ok_or_else(|| {
         Error::bad_request("A member of a document that is a partition key is to be a string, number, boolean or null.")
     })
@@ -284,7 +288,10 @@ mod tests {
             "[true,1]"
         );
         assert_eq!(key(r#"{"id":"1"}"#, &[]).unwrap(), "[]");
-        assert!(key(r#"{"id":"1","a":[]}"#, &["/a"]).is_err());
+        for no_part in ["[]", "{}", "[1]"] {
+            let body = format!("{{\"id\":\"1\",\"a\":{no_part}}}");
+            assert_eq!(key(&body, &["/a"]).unwrap(), "[{}]");
+        }
         assert!(key(r#"{"id":"1","a":1,"a":2}"#, &["/a"]).is_err());
     }
 
