@@ -75,6 +75,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         upsert.as_nanos(),
         ratio(upsert, put)
     );
+    let parse = middle(|n| drop(c.partition_key_of(&all[at(n)]).expect("a document")));
+    let swap = middle(|n| {
+        let value = ebbtide::Bytes::copy_from_slice(&all[at(n)]);
+        let ttl = ebbtide::Ttl::After(Duration::from_secs(36_000));
+        let swapped = plain.fetch_update(&ids[at(n)], |_| ebbtide::Update::Put(value.clone(), ttl));
+        drop(swapped.expect("an update"));
+    });
+    println!(
+        "of which: fetch_update {:5}, parsing {:5}",
+        swap.as_nanos(),
+        parse.as_nanos()
+    );
     for place in ["memory", "tables"] {
         if place == "tables" {
             engine.flush()?;
@@ -84,13 +96,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let found: EngineResult<_> = plain.get(&ids[at(n)]);
             assert!(found.expect("a get").is_some());
         });
+        let item = middle(|n| drop(plain.item(&ids[at(n)]).expect("an item")));
         let read = middle(|n| drop(c.read(&keys[at(n)], &ids[at(n)]).expect("a read")));
-        println!(
-            "get {:5}  read   {:5}  {:.2} x  from {place}",
-            get.as_nanos(),
-            read.as_nanos(),
-            ratio(read, get)
-        );
+        let (times, get, read) = (ratio(read, get), get.as_nanos(), read.as_nanos());
+        println!("get {get:5}  read   {read:5}  {times:.2} x  from {place}");
+        println!("of which: item {:5}", item.as_nanos());
     }
     Ok(())
 }
