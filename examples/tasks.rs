@@ -78,7 +78,7 @@ async fn round(
         items.get(second).await?;
         items.put(first, value).await?;
     }
-    // What waits would otherwise never let another task run, nor the one that ends it all.
+    // Calls that wait would otherwise never let another task run, nor the one that ends it all.
     tokio::task::coop::consume_budget().await;
     Ok(if load.durability == Durability::Sync {
         1
@@ -156,7 +156,7 @@ async fn measure(db: AsyncDatabase, load: Load, waits: bool, shape: &Shape) -> R
     Ok(line)
 }
 
-/// What a get takes that is answered inline, and one by the call that waits: pairs of turns, and the median of their ratios.
+/// The cost of answering a get inline: pairs of turns of such gets and of the call that waits, and the median of their ratios.
 async fn inline(db: AsyncDatabase, name: &str) -> Result<String> {
     const PAIRS: usize = 31;
     const GETS: u64 = 200_000;

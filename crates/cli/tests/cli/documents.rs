@@ -75,7 +75,7 @@ fn lines_are_stored_up_to_a_bad_one_or_without_it() {
     assert!(skipping.err.contains("line 2"), "{}", skipping.err);
     let told: Value = serde_json::from_slice(&skipping.out).unwrap();
     assert_eq!((&told["documents"], &told["bad"]), (&2.into(), &1.into()));
-    // What list prints is read again: system properties are left out.
+    // The lines of list are read again: system properties are left out.
     let listed = world.ok(&["doc", "list", "db", "shop/carts"]);
     assert_eq!(listed.lines().count(), 2);
     world.write("listed", &listed);

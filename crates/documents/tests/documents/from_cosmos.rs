@@ -166,7 +166,7 @@ fn rule_08_a_changed_default_counts_at_once_for_what_is_there() {
     assert!(lives(&c, "a"));
     set_default(&documents, &c, "1m");
     assert!(!lives(&c, "a"));
-    // What has ended stays gone.
+    // An end is final.
     set_default(&documents, &c, "1h");
     assert!(!lives(&c, "a"));
 }
