@@ -2,6 +2,7 @@
 
 mod batches;
 mod catalog;
+mod crashes;
 mod feeds;
 mod model;
 mod queries;
