@@ -130,8 +130,11 @@ impl Execution {
         let plan = self.plan.clone();
         if plan.is_grouped() {
             let groups = std::mem::take(&mut self.groups);
-            for row in groups.finish(&plan, self.now)? {
-                self.emit(&plan, row)?;
+            for group in groups.finish(&plan) {
+                if let Some(row) = group.row(&plan, self.now)? {
+                    self.held.add(row.len())?;
+                    self.emit(&plan, row)?;
+                }
             }
         } else if plan.source.is_none() {
             self.element(&plan, "", None)?;
@@ -163,10 +166,20 @@ impl Execution {
         if !text.starts_with('[') {
             return Ok(());
         }
-        scan::elements(text).try_for_each(|element| match self.is_done() {
-            true => Ok(()),
-            false => self.element(plan, element, None),
-        })
+        let before = self.row_bytes;
+        for element in scan::elements(text) {
+            if self.is_done() {
+                break;
+            }
+            self.element(plan, element, None)?;
+            // A page takes all rows of a document, or it could not go on behind it.
+            if self.row_bytes - before > self.held.most {
+                let most = self.held.most;
+                let error = format!("the rows of one document would have more than {most} bytes");
+                return Err(Error::bad_request(error));
+            }
+        }
+        Ok(())
     }
 
     fn element(&mut self, plan: &Plan, text: &str, system: Option<&dyn System>) -> Result<()> {
@@ -395,6 +408,14 @@ impl Group {
         }
     }
 
+    fn row(&self, plan: &Plan, now: SystemTime) -> Result<Option<String>> {
+        let results: Vec<_> = self.running.iter().map(Running::result).collect();
+        let mut row = Row::new("", &[], now);
+        row.groups = &self.keys;
+        row.results = &results;
+        project(&plan.output, &row)
+    }
+
     fn bytes(&self) -> usize {
         let keys = self.keys.iter().flatten().map(String::len).sum::<usize>();
         size_of::<Self>() + keys + self.running.iter().map(Running::bytes).sum::<usize>()
@@ -435,18 +456,11 @@ impl Groups {
         Ok(self.groups.len() - 1)
     }
 
-    /// One row of no document at all where nothing but aggregates is asked for.
-    fn finish(mut self, plan: &Plan, now: SystemTime) -> Result<Vec<String>> {
+    /// One group of no document at all where nothing but aggregates is asked for.
+    fn finish(mut self, plan: &Plan) -> Vec<Group> {
         if plan.group.is_empty() && self.groups.is_empty() {
             self.groups.push(Group::new(plan));
         }
-        let rows = self.groups.iter().map(|group| {
-            let results: Vec<_> = group.running.iter().map(Running::result).collect();
-            let mut row = Row::new("", &[], now);
-            row.groups = &group.keys;
-            row.results = &results;
-            project(&plan.output, &row)
-        });
-        rows.filter_map(Result::transpose).collect()
+        self.groups
     }
 }

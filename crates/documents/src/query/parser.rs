@@ -63,71 +63,34 @@ impl<'a> Parser<'a> {
     fn select(mut self) -> Result<Parsed> {
         self.keyword("SELECT")?;
         let distinct = self.take_keyword("DISTINCT")?;
-        let top = if self.take_keyword("TOP")? {
-            Some(self.count()?)
-        } else {
-            None
-        };
+        let top = self.clause("TOP", Self::count)?;
         let projection_at = self.at;
         self.aggregates = true;
         let items = self.projection()?;
         self.aggregates = false;
-        let mut alias = "";
-        let mut source = None;
-        if self.take_keyword("FROM")? {
-            let (name, from) = self.source()?;
-            alias = name;
-            source = Some(from);
-        }
-        let filter = if self.take_keyword("WHERE")? {
-            Some(self.expression()?)
-        } else {
-            None
-        };
-        let group = if self.take_keyword("GROUP")? {
-            self.keyword("BY")?;
-            self.keys(Self::expression)?
-        } else {
-            vec![]
-        };
+        let source = self.clause("FROM", Self::source)?;
+        let filter = self.clause("WHERE", Self::expression)?;
+        let group = self.clause("GROUP", Self::group)?.unwrap_or_default();
         let order_at = self.at;
-        let order = if self.take_keyword("ORDER")? {
-            self.keyword("BY")?;
-            if self.is_keyword("RANK") {
-                return Err(self.unsupported("ORDER BY RANK"));
-            }
-            self.keys(Self::order_key)?
-        } else {
-            vec![]
-        };
+        let order = self.clause("ORDER", Self::order)?.unwrap_or_default();
         let window_at = self.at;
-        let window = if self.take_keyword("OFFSET")? {
-            let offset = self.count()?;
-            self.keyword("LIMIT")?;
-            Some((offset, self.count()?))
-        } else {
-            None
-        };
-        if self.token == Token::Sign(";") {
-            self.advance()?;
-        }
-        if self.token != Token::End {
-            return Err(self.unexpected("the end of the query"));
-        }
+        let window = self.clause("OFFSET", Self::window)?;
+        self.end()?;
         if !group.is_empty() && !order.is_empty() {
             return Err(refused(order_at, "ORDER BY does not go with GROUP BY"));
         }
         if top.is_some() && window.is_some() {
             return Err(refused(window_at, "OFFSET does not go with TOP"));
         }
-        self.check_roots(source.is_some().then_some(alias))?;
+        let (alias, source) = source.unzip();
+        self.check_roots(alias)?;
         let projection = match items {
             Items::All if source.is_none() => {
                 return Err(refused(projection_at, "SELECT * needs a FROM"));
             }
             Items::All => Projection::All,
             Items::Value(expr) => Projection::Value(expr),
-            Items::List(items) => Projection::List(named(items, alias)?),
+            Items::List(items) => Projection::List(named(items, alias.unwrap_or_default())?),
         };
         Ok(Parsed {
             select: Select {
@@ -143,6 +106,45 @@ impl<'a> Parser<'a> {
             parameters: self.parameters,
             projection_at,
         })
+    }
+
+    /// A clause that begins with a keyword, where it is there.
+    fn clause<T>(
+        &mut self,
+        keyword: &str,
+        inner: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<Option<T>> {
+        match self.take_keyword(keyword)? {
+            true => inner(self).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn group(&mut self) -> Result<Vec<Expr>> {
+        self.keyword("BY")?;
+        self.keys(Self::expression)
+    }
+
+    fn order(&mut self) -> Result<Vec<OrderKey>> {
+        self.keyword("BY")?;
+        if self.is_keyword("RANK") {
+            return Err(self.unsupported("ORDER BY RANK"));
+        }
+        self.keys(Self::order_key)
+    }
+
+    fn window(&mut self) -> Result<(Count, Count)> {
+        let offset = self.count()?;
+        self.keyword("LIMIT")?;
+        Ok((offset, self.count()?))
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.take_sign(";")?;
+        match self.token {
+            Token::End => Ok(()),
+            _ => Err(self.unexpected("the end of the query")),
+        }
     }
 
     fn projection(&mut self) -> Result<Items> {

@@ -140,6 +140,29 @@ fn what_is_held_is_bounded() {
             "{text}"
         );
     }
+    // Rows that are made of little at the end, or of one document, are bounded, too.
+    let long = "x".repeat(10_000);
+    let elements = [format!("{{\"l\":[{}1]}}", "1,".repeat(1_000))];
+    for (text, documents, sentence) in [
+        (
+            format!("SELECT '{long}' AS x FROM c GROUP BY c.id"),
+            &documents[..20],
+            "ORDER BY, DISTINCT or GROUP BY would hold more than 100000 bytes",
+        ),
+        (
+            format!("SELECT VALUE '{long}' FROM t IN c.l"),
+            &elements[..],
+            "the rows of one document would have more than 100000 bytes",
+        ),
+    ] {
+        let mut execution = bound(&text, &[]).unwrap().start(&limits, now());
+        let pushed = push_all(&mut execution, documents);
+        let error = pushed.and_then(|()| execution.finish()).unwrap_err();
+        assert_eq!(
+            (error.status(), error.to_string().as_str()),
+            (400, sentence)
+        );
+    }
     // These hold little, however many come.
     for (text, count) in [
         ("SELECT TOP 10 * FROM c ORDER BY c.id DESC", 10),
