@@ -18,7 +18,7 @@ pub enum ChangeStartAt {
     Beginning,
     /// Behind all changes that were made.
     Now,
-    /// Behind this version, as [`ChangeFeedPage::version`] has it.
+    /// Behind this version, as [`ChangeFeedPage::version`](crate::ChangeFeedPage::version) has it.
     After(Version),
     /// With the first change of this moment or later.
     Moment(SystemTime),

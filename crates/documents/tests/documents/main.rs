@@ -2,6 +2,7 @@
 
 mod batches;
 mod catalog;
+mod crashes;
 mod feeds;
 mod from_cosmos;
 mod model;
