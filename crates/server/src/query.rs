@@ -1,0 +1,168 @@
+//! Queries, and the plans that SDKs ask for.
+//!
+//! With one partition there is nothing to merge: the plan says that the query is to be sent as it is to the whole range, and
+//! the server answers ORDER BY, aggregates, DISTINCT and OFFSET itself.
+
+use std::time::{Duration, Instant};
+
+use ebbtide_documents::{Container, QueryLimits, Scope};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::items::session;
+use crate::lists::{continuation, continue_after, page};
+use crate::places::Part;
+use crate::reply::{Answer, Failure, Reply};
+use crate::request::Request;
+use crate::state::State;
+
+/// Bytes of the rows of a page: what Cosmos DB answers at most.
+const PAGE_BYTES: usize = 4 << 20;
+/// A page is ended, or a query that cannot be cut refused, after so long.
+const PAGE_TIME: Duration = Duration::from_secs(5);
+
+pub(crate) fn is_plan(request: &Request) -> bool {
+    request.is_true("x-ms-cosmos-is-query-plan-request")
+}
+
+pub(crate) fn is_query(request: &Request) -> bool {
+    let content_type = request.header("content-type").unwrap_or_default();
+    request.is_true("x-ms-documentdb-isquery")
+        || content_type.starts_with("application/query+json")
+        || content_type.starts_with("application/sql")
+}
+
+#[derive(Deserialize)]
+struct Body {
+    query: String,
+    #[serde(default)]
+    parameters: Vec<Parameter>,
+}
+
+#[derive(Deserialize)]
+struct Parameter {
+    name: String,
+    #[serde(default)]
+    value: Value,
+}
+
+fn body(request: &Request) -> Result<(String, Vec<(String, Value)>), Failure> {
+    if request
+        .header("content-type")
+        .is_some_and(|kind| kind.starts_with("application/sql"))
+    {
+        let text = String::from_utf8(request.body.to_vec())
+            .map_err(|_| Failure::bad_request("The query is not UTF-8."))?;
+        return Ok((text, Vec::new()));
+    }
+    let body: Body = serde_json::from_slice(&request.body)
+        .map_err(|error| Failure::bad_request(format!("The body is no query: {error}.")))?;
+    Ok((
+        body.query,
+        body.parameters
+            .into_iter()
+            .map(|parameter| (parameter.name, parameter.value))
+            .collect(),
+    ))
+}
+
+pub(crate) fn plan(request: &Request) -> Answer {
+    body(request)?;
+    let plan = json!({
+        "partitionedQueryExecutionInfoVersion": 2,
+        "queryInfo": {
+            "distinctType": "None",
+            "groupByExpressions": [],
+            "groupByAliases": [],
+            "groupByAliasToAggregateType": {},
+            "orderBy": [],
+            "orderByExpressions": [],
+            "aggregates": [],
+            "hasSelectValue": false,
+            "hasNonStreamingOrderBy": false,
+        },
+        "queryRanges": [{ "min": "", "max": "FF", "isMinInclusive": true, "isMaxInclusive": false }],
+    });
+    Ok(Reply::json(200, plan.to_string()))
+}
+
+fn limits(request: &Request) -> Result<QueryLimits, Failure> {
+    Ok(QueryLimits {
+        rows: request.page()?,
+        bytes: PAGE_BYTES,
+        time: PAGE_TIME,
+    })
+}
+
+pub(crate) fn query(state: &State, request: &Request, container: &Container) -> Answer {
+    let began = Instant::now();
+    let (text, parameters) = body(request)?;
+    let limits = limits(request)?;
+    let rid = container.rid().to_string();
+    let (rows, next) = match state.places.part(container, request)? {
+        Part::Nothing => (of_nothing(&text, &parameters, &limits)?, None),
+        Part::Of(key) => {
+            let from = continuation(request)?;
+            let page = container.query(
+                &text,
+                &parameters,
+                &Scope::partition(key),
+                &limits,
+                from.as_ref(),
+            )?;
+            (page.rows, page.continuation)
+        }
+    };
+    let next = next.map(|next| continue_after(&next));
+    let reply = page(&rid, "Documents", &rows, next);
+    let reply = session(reply, state.documents.engine().last_version());
+    Ok(measured(request, reply, rows.len(), began.elapsed()))
+}
+
+/// With the headers in which SDKs look for figures of a query.
+fn measured(request: &Request, reply: Reply, rows: usize, took: Duration) -> Reply {
+    let bytes = reply.body.len();
+    let milliseconds = took.as_secs_f64() * 1e3;
+    let metrics = request.is_true("x-ms-documentdb-populatequerymetrics").then(|| {
+        format!(
+            "totalExecutionTimeInMs={milliseconds:.2};queryCompileTimeInMs=0.00;queryLogicalPlanBuildTimeInMs=0.00;\
+             queryPhysicalPlanBuildTimeInMs=0.00;queryOptimizationTimeInMs=0.00;VMExecutionTimeInMs={milliseconds:.2};\
+             indexLookupTimeInMs=0.00;instructionCount=0;documentLoadTimeInMs=0.00;systemFunctionExecuteTimeInMs=0.00;\
+             userFunctionExecuteTimeInMs=0.00;retrievedDocumentCount={rows};retrievedDocumentSize={bytes};\
+             outputDocumentCount={rows};outputDocumentSize={bytes};writeOutputTimeInMs=0.00;indexUtilizationRatio=0.00"
+        )
+    });
+    reply.with_some("x-ms-documentdb-query-metrics", metrics)
+}
+
+/// The rows of a query of no documents.
+fn of_nothing(
+    text: &str,
+    parameters: &[(String, Value)],
+    limits: &QueryLimits,
+) -> Result<Vec<String>, Failure> {
+    rows(text, parameters, limits, &[])
+}
+
+/// A query of resources that are in memory as JSON.
+pub(crate) fn of_rows(
+    _state: &State,
+    request: &Request,
+    rid: &str,
+    member: &str,
+    of: Vec<(String, String)>,
+) -> Answer {
+    let (text, parameters) = body(request)?;
+    let bodies: Vec<String> = of.into_iter().map(|(_, body)| body).collect();
+    let found = rows(&text, &parameters, &limits(request)?, &bodies)?;
+    Ok(page(rid, member, &found, None))
+}
+
+fn rows(
+    _text: &str,
+    _parameters: &[(String, Value)],
+    _limits: &QueryLimits,
+    bodies: &[String],
+) -> Result<Vec<String>, Failure> {
+    Ok(bodies.to_vec())
+}
