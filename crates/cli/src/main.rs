@@ -36,6 +36,7 @@ mod pages;
 mod ranges;
 mod replay;
 mod report;
+mod serve;
 mod stats;
 mod top;
 mod transfer;
@@ -128,6 +129,7 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Backup(backup) => backups::backup(&backup, json),
         Command::Backups { to } => backups::list(&to, json),
         Command::Restore(restore) => backups::restore(&restore, json),
+        Command::Serve(flags) => serve::serve(&flags),
         Command::Demo(settings) => demo::run(&settings, json),
         Command::Replay(settings) => replay::run(&settings, json),
         Command::Completions { shell } => pages::completions(shell),

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::limits::CONNECTIONS;
 
@@ -78,6 +79,32 @@ pub enum LogLevel {
     Debug,
 }
 
+/// The members of a file.
+fn members(path: &Path) -> Result<Map<String, Value>, ServeError> {
+    let fails = |error: &dyn fmt::Display| ServeError::new(format!("{}: {error}.", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| fails(&error))?;
+    serde_json::from_str(&text).map_err(|error| fails(&error))
+}
+
+/// The member that a variable of the environment is, if it is one.
+fn of_environment(name: &str, text: &str) -> Option<(String, Value)> {
+    let member = name
+        .strip_prefix("EBBTIDE_")?
+        .to_lowercase()
+        .replace('_', "-");
+    let value = match member.as_str() {
+        "hosts" => text.split(',').map(str::trim).collect(),
+        "temporary" | "tls-temporary" | "control" | "max-connections" => {
+            serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+        }
+        "dir" | "http" | "clock" | "key-file" | "cert" | "key" | "log" | "log-level" => {
+            Value::from(text)
+        }
+        _ => return None,
+    };
+    Some((member, value))
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -104,10 +131,28 @@ impl Config {
     /// # Errors
     /// The file cannot be read, or has other members.
     pub fn from_file(path: &Path) -> Result<Config, ServeError> {
-        let fails =
-            |error: &dyn fmt::Display| ServeError::new(format!("{}: {error}.", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|error| fails(&error))?;
-        serde_json::from_str(&text).map_err(|error| fails(&error))
+        Config::assemble(Some(path), std::iter::empty(), Map::new())
+    }
+
+    /// The configuration that a file, the environment and flags make together: each goes before those to its left. Flags
+    /// are members as a file has them; the variable of `max-connections` is `EBBTIDE_MAX_CONNECTIONS`, and that of `hosts`
+    /// has commas between them.
+    ///
+    /// # Errors
+    /// Those of [`Config::from_file`], and a value that is none of its member.
+    pub fn assemble(
+        file: Option<&Path>,
+        environment: impl Iterator<Item = (String, String)>,
+        flags: Map<String, Value>,
+    ) -> Result<Config, ServeError> {
+        let mut members = match file {
+            Some(path) => members(path)?,
+            None => Map::new(),
+        };
+        members.extend(environment.filter_map(|(name, text)| of_environment(&name, &text)));
+        members.extend(flags);
+        serde_json::from_value(Value::Object(members))
+            .map_err(|error| ServeError::new(format!("The configuration: {error}.")))
     }
 
     /// Refuses what would leave the data open to others, and what contradicts itself.
@@ -173,6 +218,50 @@ mod tests {
                 .to_string()
                 .contains("dirs")
         );
+    }
+
+    #[test]
+    fn flags_go_before_the_environment_and_it_before_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("serve.json");
+        std::fs::write(
+            &path,
+            r#"{"dir": "of-file", "max-connections": 1, "clock": "manual"}"#,
+        )
+        .unwrap();
+        let environment = |pairs: &[(&str, &str)]| {
+            let own = pairs
+                .iter()
+                .map(|(name, text)| (name.to_string(), text.to_string()));
+            own.collect::<Vec<_>>().into_iter()
+        };
+        let given = environment(&[
+            ("EBBTIDE_MAX_CONNECTIONS", "2"),
+            ("EBBTIDE_HOSTS", "a.example, b.example"),
+            ("EBBTIDE_REWRITE", "1"),
+            ("HOME", "x"),
+        ]);
+        let flags = serde_json::json!({"dir": "of-flags"})
+            .as_object()
+            .unwrap()
+            .clone();
+        let config = Config::assemble(Some(&path), given, flags).unwrap();
+        assert_eq!(config.dir.as_deref(), Some(Path::new("of-flags")));
+        assert_eq!(
+            (config.max_connections, config.clock),
+            (2, ClockKind::Manual)
+        );
+        assert_eq!(config.hosts, ["a.example", "b.example"]);
+        for (name, text) in [
+            ("EBBTIDE_MAX_CONNECTIONS", "many"),
+            ("EBBTIDE_HTTP", "here"),
+            ("EBBTIDE_TEMPORARY", "perhaps"),
+        ] {
+            assert!(
+                Config::assemble(None, environment(&[(name, text)]), Map::new()).is_err(),
+                "{name}"
+            );
+        }
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //! With one partition there is nothing to merge: the plan says that the query is to be sent as it is to the whole range, and
 //! the server answers ORDER BY, aggregates, DISTINCT and OFFSET itself.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use ebbtide_documents::query::{Flow, NoSystem, Query};
 use ebbtide_documents::{Container, QueryLimits, Scope};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -67,7 +68,8 @@ fn body(request: &Request) -> Result<(String, Vec<(String, Value)>), Failure> {
 }
 
 pub(crate) fn plan(request: &Request) -> Answer {
-    body(request)?;
+    let (text, _) = body(request)?;
+    Query::parse(&text)?;
     let plan = json!({
         "partitionedQueryExecutionInfoVersion": 2,
         "queryInfo": {
@@ -91,6 +93,7 @@ fn limits(request: &Request) -> Result<QueryLimits, Failure> {
         rows: request.page()?,
         bytes: PAGE_BYTES,
         time: PAGE_TIME,
+        ..QueryLimits::default()
     })
 }
 
@@ -100,7 +103,7 @@ pub(crate) fn query(state: &State, request: &Request, container: &Container) -> 
     let limits = limits(request)?;
     let rid = container.rid().to_string();
     let (rows, next) = match state.places.part(container, request)? {
-        Part::Nothing => (of_nothing(&text, &parameters, &limits)?, None),
+        Part::Nothing => (of_nothing(&text, &parameters, state.now())?, None),
         Part::Of(key) => {
             let from = continuation(request)?;
             let page = container.query(
@@ -139,14 +142,14 @@ fn measured(request: &Request, reply: Reply, rows: usize, took: Duration) -> Rep
 fn of_nothing(
     text: &str,
     parameters: &[(String, Value)],
-    limits: &QueryLimits,
+    now: SystemTime,
 ) -> Result<Vec<String>, Failure> {
-    rows(text, parameters, limits, &[])
+    rows(text, parameters, now, &[])
 }
 
 /// A query of resources that are in memory as JSON.
 pub(crate) fn of_rows(
-    _state: &State,
+    state: &State,
     request: &Request,
     rid: &str,
     member: &str,
@@ -154,15 +157,33 @@ pub(crate) fn of_rows(
 ) -> Answer {
     let (text, parameters) = body(request)?;
     let bodies: Vec<String> = of.into_iter().map(|(_, body)| body).collect();
-    let found = rows(&text, &parameters, &limits(request)?, &bodies)?;
-    Ok(page(rid, member, &found, None))
+    let found = rows(&text, &parameters, state.now(), &bodies)?;
+    let from: usize = continuation(request)?.unwrap_or_default();
+    let (from, to) = (
+        from.min(found.len()),
+        from.saturating_add(request.page()?).min(found.len()),
+    );
+    let next = (to < found.len()).then(|| continue_after(&to));
+    Ok(page(rid, member, &found[from..to], next))
 }
 
 fn rows(
-    _text: &str,
-    _parameters: &[(String, Value)],
-    _limits: &QueryLimits,
+    text: &str,
+    parameters: &[(String, Value)],
+    now: SystemTime,
     bodies: &[String],
 ) -> Result<Vec<String>, Failure> {
-    Ok(bodies.to_vec())
+    let query = Query::parse(text)?.bind(parameters)?;
+    let limits = QueryLimits {
+        rows: usize::MAX,
+        bytes: usize::MAX,
+        ..QueryLimits::default()
+    };
+    let mut execution = query.start(&limits, now);
+    for body in bodies {
+        if execution.push(body.as_bytes(), &NoSystem)? == Flow::Enough {
+            break;
+        }
+    }
+    Ok(execution.finish()?)
 }

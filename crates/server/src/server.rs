@@ -29,6 +29,7 @@ const LEFT_OVER: Duration = Duration::from_millis(500);
 /// A server that runs in threads of its own, until it is stopped or dropped.
 pub struct Server {
     address: SocketAddr,
+    scheme: &'static str,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -47,6 +48,7 @@ impl Server {
         let control = control(config, &engine)?;
         let fails = |error: ebbtide_documents::Error| ServeError::new(error.to_string());
         let documents = Documents::with(engine.clone()).map_err(fails)?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let state = Arc::new(State {
             documents,
             key,
@@ -54,7 +56,7 @@ impl Server {
             clock,
             places: Places::default(),
             figures: Figures::default(),
-            scheme: if tls.is_some() { "https" } else { "http" },
+            scheme,
         });
         let fails = |error: std::io::Error| {
             ServeError::new(format!("{} cannot be listened on: {error}.", config.http))
@@ -76,6 +78,7 @@ impl Server {
             .map_err(fails)?;
         Ok(Server {
             address,
+            scheme,
             stop,
             thread: Some(thread),
         })
@@ -85,6 +88,12 @@ impl Server {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// As clients are told it: `http://127.0.0.1:8081/`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("{}://{}/", self.scheme, self.address)
     }
 
     /// Accepts nothing more, finishes what was begun within some seconds, and closes the database.
@@ -167,11 +176,11 @@ fn control(config: &Config, engine: &Database) -> Result<Option<Control>, ServeE
         .map_err(|error| ServeError::new(format!("There can be no control socket: {error}.")))
 }
 
-/// Serves until a signal ends it: SIGTERM or SIGINT. `told` is called with the address once requests are answered.
+/// Serves until a signal ends it: SIGTERM or SIGINT. `told` is called with the URL once requests are answered.
 ///
 /// # Errors
 /// Those of [`Server::start`].
-pub fn serve(config: &Config, told: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
+pub fn serve(config: &Config, told: impl FnOnce(&str)) -> Result<(), ServeError> {
     log(config);
     let server = Server::start(config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -185,8 +194,8 @@ pub fn serve(config: &Config, told: impl FnOnce(SocketAddr)) -> Result<(), Serve
             signal(SignalKind::terminate())?,
             signal(SignalKind::interrupt())?,
         );
-        tracing::info!(address = %server.address(), "listening");
-        told(server.address());
+        tracing::info!("listening on {}", server.url());
+        told(&server.url());
         say("READY=1");
         tokio::select! { _ = term.recv() => {} _ = int.recv() => {} }
         Ok(())

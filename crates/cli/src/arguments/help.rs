@@ -10,7 +10,7 @@ use super::Arguments;
 type Group = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// The first example of a group stands for it in the help of the whole.
-const GROUPS: [Group; 6] = [
+const GROUPS: [Group; 7] = [
     (
         "Items",
         &[
@@ -73,6 +73,10 @@ const GROUPS: [Group; 6] = [
             ("repair", "ebbtide repair db"),
             ("upgrade", "ebbtide upgrade db"),
         ],
+    ),
+    (
+        "Serving",
+        &[("serve", "ebbtide serve db --http 127.0.0.1:8081")],
     ),
     (
         "Trying it, and this command",
