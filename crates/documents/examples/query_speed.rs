@@ -20,11 +20,15 @@ const QUERIES: [&str; 7] = [
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let count: u64 = arguments.next().map_or(Ok(1_000_000), |count| count.parse())?;
+    let count: u64 = arguments
+        .next()
+        .map_or(Ok(1_000_000), |count| count.parse())?;
     let documents: Vec<String> = (0..count).map(document).collect();
     if let Some(file) = arguments.next() {
         let mut out = std::io::BufWriter::new(std::fs::File::create(file)?);
-        documents.iter().try_for_each(|document| writeln!(out, "{document}"))?;
+        documents
+            .iter()
+            .try_for_each(|document| writeln!(out, "{document}"))?;
     }
     let bytes: usize = documents.iter().map(String::len).sum();
     println!("{count} documents of {} bytes", bytes as u64 / count);

@@ -1,9 +1,35 @@
 //! Transactional batches.
+//!
+//! ```text
+//! read        the items of all keys that are named
+//! play        the operations on these, in memory: each has its result, or one is refused
+//! commit      one batch of the engine: every key has the version that was read, or no live item; then the writes in order.
+//!             Where one is refused the conditions alone, so that this too is the answer of one moment
+//! conflict    somebody else wrote, or a document expired: all again
+//! ```
+//!
+//! The writes of a batch of the engine have consecutive versions, so that each result has the etag that its document has.
 
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ebbtide::{Batch, Expect, Version};
+
+use crate::body::{MAX_BODY, broken, too_large, utf8};
+use crate::container::{Container, Prepared, conflict, not_found};
 use crate::document::Document;
-use crate::error::Result;
-use crate::etag::Conditions;
+use crate::error::{Error, ErrorKind, Result};
+use crate::etag::{Conditions, Etag};
+use crate::json::{self, Member};
+use crate::partition_key::PartitionKey;
 use crate::patch::Patch;
+
+/// A batch has up to this many operations.
+const MAX_OPERATIONS: usize = 100;
+/// How often a batch is tried.
+const TRIES: u32 = 256;
+/// The version of what the batch itself has written, before it has one.
+const PENDING: u64 = u64::MAX;
 
 /// One operation of a batch.
 #[derive(Clone, Debug)]
@@ -25,7 +51,7 @@ pub enum BatchOperation {
 /// The result of one operation.
 #[derive(Clone, Debug)]
 pub struct BatchResult {
-    /// The status of HTTP: 200, 201, 204, that of the error, or 424 where another operation failed.
+    /// The status of HTTP: 200, 201, 204, 304, that of the error, or 424 where another operation was refused.
     pub status: u16,
     /// The sub-status of the error, or 0.
     pub sub_status: u32,
@@ -35,13 +61,408 @@ pub struct BatchResult {
     pub message: Option<String>,
 }
 
+impl BatchResult {
+    fn done(status: u16, document: Option<Document>) -> BatchResult {
+        BatchResult {
+            status,
+            sub_status: 0,
+            document,
+            message: None,
+        }
+    }
+
+    fn refused(error: &Error) -> BatchResult {
+        BatchResult {
+            status: error.status(),
+            sub_status: error.sub_status(),
+            document: None,
+            message: Some(error.to_string()),
+        }
+    }
+}
+
 impl BatchOperation {
-    /// The operations of the body of a batch request.
+    /// The operations of the body of a batch request: an array of `{"operationType":"Create","resourceBody":{...}}` and the
+    /// like, with `id`, `ifMatch` and `ifNoneMatch`.
     ///
     /// # Errors
     /// [`BadRequest`](crate::ErrorKind::BadRequest).
     pub fn from_json(json: &[u8]) -> Result<Vec<BatchOperation>> {
-        let _ = json;
-        todo!()
+        let text = utf8(json)?;
+        let elements = json::elements(text).map_err(|at| broken(text, at))?;
+        let elements =
+            elements.ok_or_else(|| Error::bad_request("A batch is an array of operations."))?;
+        elements
+            .into_iter()
+            .map(BatchOperation::from_text)
+            .collect()
+    }
+
+    fn from_text(text: &str) -> Result<BatchOperation> {
+        let members = json::members(text)
+            .ok_or_else(|| Error::bad_request("An operation of a batch is an object."))?;
+        let find = |name: &str| {
+            let is_it = |member: &&Member<'_>| member.name == name && member.value != "null";
+            members.iter().rfind(is_it).map(|member| member.value)
+        };
+        let string = |name: &str| find(name).and_then(json::string);
+        let missing =
+            |name: &str| Error::bad_request(format!("This operation of a batch needs {name:?}."));
+        let id = || {
+            string("id")
+                .map(std::borrow::Cow::into_owned)
+                .ok_or_else(|| missing("id"))
+        };
+        let body = || {
+            find("resourceBody")
+                .map(str::as_bytes)
+                .ok_or_else(|| missing("resourceBody"))
+        };
+        let etag = |name: &str| string(name).map(|etag| etag.parse::<Etag>()).transpose();
+        let conditions = Conditions {
+            if_match: etag("ifMatch")?,
+            if_none_match: etag("ifNoneMatch")?,
+        };
+        let kind = string("operationType").ok_or_else(|| missing("operationType"))?;
+        Ok(match &*kind {
+            "Create" => BatchOperation::Create(body()?.to_vec()),
+            "Upsert" => BatchOperation::Upsert(body()?.to_vec(), conditions),
+            "Replace" => BatchOperation::Replace(id()?, body()?.to_vec(), conditions),
+            "Read" => BatchOperation::Read(id()?, conditions),
+            "Delete" => BatchOperation::Delete(id()?, conditions),
+            "Patch" => BatchOperation::Patch(id()?, Patch::from_json(body()?)?, conditions),
+            other => {
+                return Err(Error::bad_request(format!(
+                    "{other:?} is no operation of a batch."
+                )));
+            }
+        })
+    }
+
+    fn body(&self) -> &[u8] {
+        match self {
+            BatchOperation::Create(body)
+            | BatchOperation::Upsert(body, _)
+            | BatchOperation::Replace(_, body, _) => body,
+            _ => b"",
+        }
+    }
+}
+
+/// An operation whose body was checked.
+enum Step<'a> {
+    Create(Prepared),
+    Upsert(Prepared, &'a Conditions),
+    Replace(Prepared, &'a Conditions),
+    Read(Vec<u8>, &'a Conditions),
+    Delete(Vec<u8>, &'a Conditions),
+    Patch(Vec<u8>, &'a Patch, &'a Conditions),
+}
+
+impl Step<'_> {
+    fn key(&self) -> &[u8] {
+        match self {
+            Step::Create(prepared) | Step::Upsert(prepared, _) | Step::Replace(prepared, _) => {
+                &prepared.key
+            }
+            Step::Read(key, _) | Step::Delete(key, _) | Step::Patch(key, ..) => key,
+        }
+    }
+}
+
+/// A live document, and the number of the write that made it, if the batch did.
+type Live = (Document, Option<usize>);
+
+/// The result of a step that may be done.
+struct Played {
+    status: u16,
+    document: Option<Document>,
+    /// The number of the write that made the document, if the batch did.
+    write: Option<usize>,
+}
+
+/// The state of a batch that is played.
+struct Play<'a> {
+    container: &'a Container,
+    key: &'a PartitionKey,
+    batch: Batch,
+    /// The documents of the keys that are named.
+    live: BTreeMap<Vec<u8>, Option<Live>>,
+}
+
+impl Container {
+    /// Does up to 100 operations on the documents of one partition key, up to 2 MiB together, all or none.
+    ///
+    /// # Errors
+    /// [`BadRequest`](crate::ErrorKind::BadRequest), [`RequestEntityTooLarge`](crate::ErrorKind::RequestEntityTooLarge). An operation
+    /// that is refused is no error of this call: its result says so, and that of all others is 424.
+    ///
+    /// ```
+    /// use ebbtide_documents::{BatchOperation, ContainerDefinition, Documents};
+    ///
+    /// let documents = Documents::with(ebbtide::Options::temporary()?)?;
+    /// documents.create_database("shop")?;
+    /// let orders = documents.create_container("shop", ContainerDefinition::new("orders", "/user"))?;
+    /// let create = |id: &str| BatchOperation::Create(format!(r#"{{"id":"{id}","user":"ada"}}"#).into_bytes());
+    /// let status = |operations: &[BatchOperation]| -> ebbtide_documents::Result<Vec<u16>> {
+    ///     Ok(orders.batch(&"ada".into(), operations)?.iter().map(|result| result.status).collect())
+    /// };
+    /// assert_eq!(status(&[create("1"), create("2")])?, [201, 201]);
+    /// assert_eq!(status(&[create("3"), create("1")])?, [424, 409]);
+    /// assert!(orders.read(&"ada".into(), "3").is_err()); // nothing of it was done
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn batch(
+        &self,
+        key: &PartitionKey,
+        operations: &[BatchOperation],
+    ) -> Result<Vec<BatchResult>> {
+        key.check(self.paths().len())?;
+        if operations.is_empty() {
+            return Err(Error::bad_request("Batch request has no operations."));
+        }
+        if operations.len() > MAX_OPERATIONS {
+            return Err(Error::bad_request(
+                "Batch request has more operations than what is supported.",
+            ));
+        }
+        let bytes = operations
+            .iter()
+            .map(|operation| operation.body().len())
+            .sum();
+        if bytes > MAX_BODY {
+            return Err(too_large("A batch", bytes));
+        }
+        // One may be refused whatever is stored; of those before it, one may be refused before.
+        let (mut steps, mut refused) = (vec![], None);
+        for operation in operations {
+            match self.step(key, operation) {
+                Ok(step) => steps.push(step),
+                Err(error) => {
+                    refused = Some(error);
+                    break;
+                }
+            }
+        }
+        self.try_all(key, &steps, refused.as_ref(), operations.len())
+    }
+
+    fn step<'a>(&self, key: &PartitionKey, operation: &'a BatchOperation) -> Result<Step<'a>> {
+        Ok(match operation {
+            BatchOperation::Create(body) => Step::Create(self.prepare(key, body)?),
+            BatchOperation::Upsert(body, conditions) => {
+                Step::Upsert(self.prepare(key, body)?, conditions)
+            }
+            BatchOperation::Replace(id, body, conditions) => {
+                Step::Replace(self.prepare_as(key, id, body)?, conditions)
+            }
+            BatchOperation::Read(id, conditions) => Step::Read(self.key_of(key, id)?, conditions),
+            BatchOperation::Delete(id, conditions) => {
+                Step::Delete(self.key_of(key, id)?, conditions)
+            }
+            BatchOperation::Patch(id, patch, conditions) => {
+                patch.check()?;
+                Step::Patch(self.key_of(key, id)?, patch, conditions)
+            }
+        })
+    }
+
+    /// Plays the steps and commits them, again where others were faster. `then` is why the operation behind them is refused.
+    fn try_all(
+        &self,
+        key: &PartitionKey,
+        steps: &[Step<'_>],
+        then: Option<&Error>,
+        operations: usize,
+    ) -> Result<Vec<BatchResult>> {
+        let mut tries = 1;
+        loop {
+            let mut play = Play::begin(self, key, steps)?;
+            let conditions = play.batch.clone();
+            let mut played = vec![];
+            let mut refused = None;
+            for step in steps {
+                match play.step(step) {
+                    Ok(done) => played.push(done),
+                    Err(error) => {
+                        refused = Some(error);
+                        break;
+                    }
+                }
+            }
+            let refused = refused.as_ref().or(then);
+            let batch = if refused.is_some() {
+                &conditions
+            } else {
+                &play.batch
+            };
+            match self.engine().commit(batch) {
+                Ok(written) => {
+                    return Ok(match refused {
+                        Some(error) => dependent(error, played.len(), operations),
+                        None => results(
+                            played,
+                            play.batch.len(),
+                            written.version(),
+                            written.written_at(),
+                        ),
+                    });
+                }
+                Err(error) if error.is_conflict() && tries < TRIES => {
+                    tries += 1;
+                    std::thread::yield_now();
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// The results where one operation is refused.
+fn dependent(error: &Error, at: usize, operations: usize) -> Vec<BatchResult> {
+    let failed = Error::new(
+        ErrorKind::FailedDependency,
+        "Another operation of the batch was refused.",
+    );
+    let of = |n: usize| BatchResult::refused(if n == at { error } else { &failed });
+    (0..operations).map(of).collect()
+}
+
+/// The results of what was committed, of `writes` writes.
+fn results(
+    played: Vec<Played>,
+    writes: usize,
+    last: Version,
+    written_at: SystemTime,
+) -> Vec<BatchResult> {
+    let of = |played: Played| {
+        let document = played.document.map(|document| match played.write {
+            Some(write) => {
+                let back = (writes - 1 - write) as u64;
+                let lifetime = document
+                    .expires_at
+                    .and_then(|end| end.duration_since(document.written_at).ok());
+                Document {
+                    version: Version::from_u64(last.as_u64() - back),
+                    expires_at: lifetime.and_then(|lifetime| written_at.checked_add(lifetime)),
+                    written_at,
+                    ..document
+                }
+            }
+            None => document,
+        });
+        BatchResult::done(played.status, document)
+    };
+    played.into_iter().map(of).collect()
+}
+
+impl<'a> Play<'a> {
+    fn begin(
+        container: &'a Container,
+        key: &'a PartitionKey,
+        steps: &[Step<'_>],
+    ) -> Result<Play<'a>> {
+        let (mut batch, mut live) = (Batch::new(), BTreeMap::new());
+        for step in steps {
+            if live.contains_key(step.key()) {
+                continue;
+            }
+            let item = container.items().item(step.key())?;
+            let expect = item
+                .as_ref()
+                .map_or(Expect::Absent, |item| Expect::Version(item.version()));
+            batch.require(container.items(), step.key(), expect);
+            let found = item.map(|item| container.of_item(item)).transpose()?;
+            live.insert(step.key().to_vec(), found.map(|document| (document, None)));
+        }
+        Ok(Play {
+            container,
+            key,
+            batch,
+            live,
+        })
+    }
+
+    fn found(&self, key: &[u8]) -> Option<&Live> {
+        self.live.get(key).and_then(Option::as_ref)
+    }
+
+    fn version(&self, key: &[u8]) -> Option<Version> {
+        self.found(key).map(|(document, _)| document.version)
+    }
+
+    /// The document of a key, if the conditions hold for it.
+    fn expect(&self, key: &[u8], conditions: &Conditions) -> Result<&Live> {
+        let found = self.found(key).ok_or_else(not_found)?;
+        conditions.check(Some(found.0.version))?;
+        Ok(found)
+    }
+
+    fn step(&mut self, step: &Step<'_>) -> Result<Played> {
+        match step {
+            Step::Create(prepared) => match self.found(&prepared.key) {
+                Some(_) => Err(conflict()),
+                None => Ok(self.put(prepared, 201)),
+            },
+            Step::Upsert(prepared, conditions) => {
+                let version = self.version(&prepared.key);
+                conditions.check(version)?;
+                Ok(self.put(prepared, if version.is_some() { 200 } else { 201 }))
+            }
+            Step::Replace(prepared, conditions) => {
+                self.expect(&prepared.key, conditions)?;
+                Ok(self.put(prepared, 200))
+            }
+            Step::Patch(key, patch, conditions) => {
+                let (document, _) = self.expect(key, conditions)?;
+                let patched = self.container.patched(self.key, document, patch)?;
+                Ok(self.put(&patched, 200))
+            }
+            Step::Delete(key, conditions) => {
+                self.expect(key, conditions)?;
+                self.batch.delete(self.container.items(), key);
+                self.live.insert(key.clone(), None);
+                Ok(Played {
+                    status: 204,
+                    document: None,
+                    write: None,
+                })
+            }
+            Step::Read(key, conditions) => self.read(key, conditions),
+        }
+    }
+
+    fn read(&self, key: &[u8], conditions: &Conditions) -> Result<Played> {
+        let (document, write) = self.found(key).ok_or_else(not_found)?;
+        let version = Some(document.version);
+        Conditions {
+            if_none_match: None,
+            ..*conditions
+        }
+        .check(version)?;
+        let is_known = conditions.check(version).is_err();
+        Ok(Played {
+            status: if is_known { 304 } else { 200 },
+            document: (!is_known).then(|| document.clone()),
+            write: *write,
+        })
+    }
+
+    fn put(&mut self, prepared: &Prepared, status: u16) -> Played {
+        let (container, write) = (self.container, self.batch.len());
+        self.batch.put_with_ttl(
+            container.items(),
+            &prepared.key,
+            &prepared.body,
+            prepared.ttl,
+        );
+        let document = container.written(prepared.clone(), Version::from_u64(PENDING), UNIX_EPOCH);
+        let live = (document.clone(), Some(write));
+        self.live.insert(prepared.key.clone(), Some(live));
+        Played {
+            status,
+            document: Some(document),
+            write: Some(write),
+        }
     }
 }

@@ -1,130 +1,360 @@
-//! A container of documents.
+//! A container of documents: reads, and writes of one document.
+//!
+//! Each write is one call of the engine, which shows it the live item and writes what it decides, atomically. So of two
+//! writers of one document the later one is judged by what the earlier one wrote, and a document that expires meanwhile is
+//! judged as gone.
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
 
-use ebbtide::{AtOnce, ExpiryCursor};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use ebbtide::{AtOnce, Bytes, DefaultTtl, Item, Ttl, Update, Version, Written};
 
-use crate::batch::{BatchOperation, BatchResult};
+use crate::body::{Body, MemberPath, check_id};
 use crate::definition::ContainerDefinition;
-use crate::document::Document;
-use crate::error::Result;
+use crate::document::{Document, id_in, rid_of, seconds};
+use crate::error::{Error, ErrorKind, Result};
 use crate::etag::Conditions;
-use crate::feed::{ChangeFeedPage, ChangeStart, EndsPage};
-use crate::page::{Continuation, Page, QueryPage, Scope};
-use crate::partition_key::PartitionKey;
+use crate::key_range::KeyRange;
+use crate::last_pass::LastPass;
+use crate::partition_key::{PartitionKey, mismatch};
 use crate::patch::Patch;
-use crate::query::QueryLimits;
 use crate::resource_id::ResourceId;
 
 /// A container of documents. Clone: one more handle.
+///
+/// A handle of a container that was deleted answers [`NotFound`](ErrorKind::NotFound), also when another of its id was created.
 #[derive(Clone)]
 pub struct Container {
-    items: ebbtide::Container,
+    shared: Arc<Shared>,
 }
 
-#[allow(unused_variables)]
+struct Shared {
+    engine: ebbtide::Database,
+    items: ebbtide::Container,
+    rid: ResourceId,
+    /// Those of the partition key, which never change.
+    paths: Vec<MemberPath>,
+    resource: RwLock<Resource>,
+    last_pass: LastPass,
+}
+
+/// The definition of a container, and the write that it is of.
+#[derive(Clone, Debug)]
+pub struct Resource {
+    pub definition: Arc<ContainerDefinition>,
+    pub version: Version,
+    pub written_at: SystemTime,
+}
+
+impl fmt::Debug for Container {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Container")
+            .field("rid", &self.shared.rid.to_string())
+            .field("id", &self.definition().id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A body that is to be written to a key.
+#[derive(Clone)]
+pub struct Prepared {
+    pub key: Vec<u8>,
+    pub id: String,
+    pub body: Bytes,
+    pub ttl: Ttl,
+}
+
 impl Container {
+    pub(crate) fn new(
+        engine: &ebbtide::Database,
+        items: ebbtide::Container,
+        rid: ResourceId,
+        resource: Resource,
+    ) -> Result<Container> {
+        let shared = Shared {
+            engine: engine.clone(),
+            items,
+            rid,
+            paths: resource.definition.member_paths()?,
+            resource: RwLock::new(resource),
+            last_pass: LastPass::default(),
+        };
+        Ok(Container {
+            shared: Arc::new(shared),
+        })
+    }
+
+    pub(crate) fn resource(&self) -> Resource {
+        let resource = self.shared.resource.read();
+        resource.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_resource(&self, resource: Resource) {
+        let mut current = self
+            .shared
+            .resource
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *current = resource;
+    }
+
     /// Its definition as of now.
     #[must_use]
     pub fn definition(&self) -> Arc<ContainerDefinition> {
-        todo!()
+        self.resource().definition
     }
 
     /// Its `_rid`.
     #[must_use]
     pub fn rid(&self) -> ResourceId {
-        todo!()
+        self.shared.rid
     }
 
     /// Its definition with system properties.
     #[must_use]
     pub fn to_json(&self) -> String {
-        todo!()
+        let Resource {
+            definition,
+            version,
+            written_at,
+        } = self.resource();
+        let (rid, database, ts) = (self.rid(), self.rid().database(), seconds(written_at));
+        let json = definition.to_json();
+        let members = json.strip_suffix('}').unwrap_or(&json);
+        format!(
+            "{members},\"_rid\":\"{rid}\",\"_self\":\"dbs/{database}/colls/{rid}/\",\"_etag\":\"\\\"{version}\\\"\",\"_ts\":{ts},\
+             \"_docs\":\"docs/\",\"_sprocs\":\"sprocs/\",\"_triggers\":\"triggers/\",\"_udfs\":\"udfs/\",\
+             \"_conflicts\":\"conflicts/\"}}"
+        )
     }
 
-    /// The engine's container, which has the documents as items.
+    /// The engine's container, which has the documents as items: for what comes due, statistics and quotas. What is
+    /// written to it directly is no document.
     #[must_use]
     pub fn items(&self) -> &ebbtide::Container {
-        &self.items
+        &self.shared.items
+    }
+
+    pub(crate) fn engine(&self) -> &ebbtide::Database {
+        &self.shared.engine
+    }
+
+    pub(crate) fn last_pass(&self) -> &LastPass {
+        &self.shared.last_pass
+    }
+
+    pub(crate) fn paths(&self) -> &[MemberPath] {
+        &self.shared.paths
     }
 
     /// The partition key of a document.
     ///
     /// # Errors
-    /// [`BadRequest`](crate::ErrorKind::BadRequest): it is no document.
+    /// [`BadRequest`](ErrorKind::BadRequest): it is no document that may be stored.
     pub fn partition_key_of(&self, body: &[u8]) -> Result<PartitionKey> {
-        todo!()
+        Ok(Body::parse(body, self.paths())?.partition_key)
     }
 
-    /// The id of the document of this `_rid`, by a search among the keys of its partition.
+    /// The id of the document of this `_rid`, by a search among the keys of its partition, or of the partitions of a prefix.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound).
+    /// [`NotFound`](ErrorKind::NotFound).
     pub fn id_of(&self, key: &PartitionKey, rid: &ResourceId) -> Result<String> {
-        todo!()
+        for key in self.items().keys(self.range_of(key)?) {
+            let key = key?;
+            if rid_of(self.rid(), &key) == *rid {
+                return id_in(&key, self.paths().len()).map(str::to_owned);
+            }
+        }
+        Err(not_found())
     }
 
-    /// Reads a document.
+    /// The keys of a partition, or of the partitions of a prefix.
+    pub(crate) fn range_of(&self, key: &PartitionKey) -> Result<KeyRange> {
+        key.check_prefix(self.paths().len())?;
+        Ok(KeyRange::of_prefix(key.encode()))
+    }
+
+    /// The key of the item that a document is.
+    pub(crate) fn key_of(&self, key: &PartitionKey, id: &str) -> Result<Vec<u8>> {
+        key.check(self.paths().len())?;
+        check_id(id)?;
+        let mut item_key = Vec::with_capacity(id.len() + 32);
+        key.encode_into(&mut item_key);
+        item_key.extend_from_slice(id.as_bytes());
+        Ok(item_key)
+    }
+
+    pub(crate) fn prepare(&self, key: &PartitionKey, body: &[u8]) -> Result<Prepared> {
+        let body = Body::parse(body, self.paths())?;
+        if body.partition_key != *key {
+            return Err(mismatch());
+        }
+        Ok(Prepared {
+            key: self.key_of(key, &body.id)?,
+            id: body.id.into_owned(),
+            body: Bytes::copy_from_slice(&body.stored),
+            ttl: body.ttl,
+        })
+    }
+
+    /// As [`Container::prepare`], of a body that is to be that of this id.
+    pub(crate) fn prepare_as(&self, key: &PartitionKey, id: &str, body: &[u8]) -> Result<Prepared> {
+        let prepared = self.prepare(key, body)?;
+        if prepared.id != id {
+            let message = format!(
+                "The id of the document, {:?}, is another than that of the call, {id:?}.",
+                prepared.id
+            );
+            return Err(Error::bad_request(message));
+        }
+        Ok(prepared)
+    }
+
+    pub(crate) fn of_item(&self, item: Item) -> Result<Document> {
+        Document::of_item(item, self.rid(), self.paths().len())
+    }
+
+    /// The document that a write has stored.
+    pub(crate) fn written(
+        &self,
+        prepared: Prepared,
+        version: Version,
+        written_at: SystemTime,
+    ) -> Document {
+        let Prepared { key, id, body, ttl } = prepared;
+        let lifetime = match (ttl, self.items().default_ttl()) {
+            (_, DefaultTtl::Off) | (Ttl::Never, _) | (Ttl::Inherit, DefaultTtl::NoDefault) => None,
+            (Ttl::After(own), _) => Some(own),
+            (_, DefaultTtl::After(default)) => Some(default),
+            _ => None,
+        };
+        Document {
+            id,
+            version,
+            written_at,
+            expires_at: lifetime.and_then(|lifetime| written_at.checked_add(lifetime)),
+            container: self.rid(),
+            key: key.into(),
+            body,
+        }
+    }
+
+    /// Does what is decided of the live item of a key, atomically; returns it, and what was written.
+    fn write(
+        &self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<&Item>) -> Result<Update>,
+    ) -> Result<(Option<Item>, Written)> {
+        let mut refusal = None;
+        let updated = self.items().fetch_update(key, |found| {
+            // It may be asked again: what counts is the last answer.
+            refusal = None;
+            decide(found).unwrap_or_else(|refused| {
+                refusal = Some(refused);
+                Update::Keep
+            })
+        })?;
+        match (updated.written, refusal) {
+            (Some(written), None) => Ok((updated.before, written)),
+            (_, refusal) => Err(refusal.unwrap_or_else(not_found)),
+        }
+    }
+
+    /// Reads a document. Its value is not parsed.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound).
+    /// [`NotFound`](ErrorKind::NotFound).
     pub fn read(&self, key: &PartitionKey, id: &str) -> Result<Document> {
-        todo!()
+        let item = self.items().item(self.key_of(key, id)?)?;
+        self.of_item(item.ok_or_else(not_found)?)
     }
 
     /// As [`Container::read`], without waiting for the disk.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound).
+    /// [`NotFound`](ErrorKind::NotFound).
     pub fn try_read(&self, key: &PartitionKey, id: &str) -> Result<AtOnce<Document>> {
-        todo!()
+        match self.items().try_item(self.key_of(key, id)?)? {
+            AtOnce::Ready(item) => Ok(AtOnce::Ready(self.of_item(item.ok_or_else(not_found)?)?)),
+            AtOnce::WouldWait => Ok(AtOnce::WouldWait),
+        }
     }
 
     /// Reads a document and restarts its countdown; it gets a new version.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound).
+    /// [`NotFound`](ErrorKind::NotFound).
     pub fn read_and_touch(&self, key: &PartitionKey, id: &str) -> Result<Document> {
-        todo!()
+        let item = self.items().get_and_touch(self.key_of(key, id)?)?;
+        self.of_item(item.ok_or_else(not_found)?)
     }
 
     /// Restarts the countdown of a document.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound), [`PreconditionFailed`](crate::ErrorKind::PreconditionFailed).
+    /// [`NotFound`](ErrorKind::NotFound), [`PreconditionFailed`](ErrorKind::PreconditionFailed).
     pub fn touch(&self, key: &PartitionKey, id: &str, conditions: &Conditions) -> Result<Document> {
-        todo!()
+        if *conditions == Conditions::none() {
+            return self.read_and_touch(key, id);
+        }
+        let key = self.key_of(key, id)?;
+        let (before, written) = self.write(&key, |found| {
+            let found = found.ok_or_else(not_found)?;
+            conditions.check(Some(found.version()))?;
+            Ok(Update::Expire(found.ttl()))
+        })?;
+        let before = before.ok_or_else(not_found)?;
+        let touched = Prepared {
+            key,
+            id: id.to_owned(),
+            ttl: before.ttl(),
+            body: before.into_value().into_bytes(),
+        };
+        Ok(self.written(touched, written.version(), written.written_at()))
     }
 
-    /// Creates a document.
+    /// Creates a document. Where one of its id has expired, there is none.
     ///
     /// # Errors
-    /// [`Conflict`](crate::ErrorKind::Conflict), [`BadRequest`](crate::ErrorKind::BadRequest).
+    /// [`Conflict`](ErrorKind::Conflict), [`BadRequest`](ErrorKind::BadRequest),
+    /// [`RequestEntityTooLarge`](ErrorKind::RequestEntityTooLarge).
     pub fn create(&self, key: &PartitionKey, body: &[u8]) -> Result<Document> {
-        todo!()
+        let prepared = self.prepare(key, body)?;
+        let (_, written) = self.write(&prepared.key, |found| match found {
+            Some(_) => Err(conflict()),
+            None => Ok(prepared.put()),
+        })?;
+        Ok(self.written(prepared, written.version(), written.written_at()))
     }
 
-    /// Writes a document, whether it is there or not. True: it was not.
+    /// Writes a document, whether it is there or not. True: it was not. Where it is not, `if_match` fails: unlike in Cosmos
+    /// DB, which creates the document then, one that was read and has expired does not come back so.
     ///
     /// # Errors
-    /// [`PreconditionFailed`](crate::ErrorKind::PreconditionFailed), [`BadRequest`](crate::ErrorKind::BadRequest).
+    /// [`PreconditionFailed`](ErrorKind::PreconditionFailed), [`BadRequest`](ErrorKind::BadRequest),
+    /// [`RequestEntityTooLarge`](ErrorKind::RequestEntityTooLarge).
     pub fn upsert(
         &self,
         key: &PartitionKey,
         body: &[u8],
         conditions: &Conditions,
     ) -> Result<(Document, bool)> {
-        todo!()
+        let prepared = self.prepare(key, body)?;
+        let (before, written) = self.write(&prepared.key, |found| {
+            conditions.check(found.map(Item::version))?;
+            Ok(prepared.put())
+        })?;
+        let document = self.written(prepared, written.version(), written.written_at());
+        Ok((document, before.is_none()))
     }
 
     /// Replaces a document.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound), [`PreconditionFailed`](crate::ErrorKind::PreconditionFailed),
-    /// [`BadRequest`](crate::ErrorKind::BadRequest).
+    /// [`NotFound`](ErrorKind::NotFound), [`PreconditionFailed`](ErrorKind::PreconditionFailed),
+    /// [`BadRequest`](ErrorKind::BadRequest), [`RequestEntityTooLarge`](ErrorKind::RequestEntityTooLarge).
     pub fn replace(
         &self,
         key: &PartitionKey,
@@ -132,13 +362,21 @@ impl Container {
         body: &[u8],
         conditions: &Conditions,
     ) -> Result<Document> {
-        todo!()
+        let prepared = self.prepare_as(key, id, body)?;
+        let (_, written) = self.write(&prepared.key, |found| {
+            let found = found.ok_or_else(not_found)?;
+            conditions.check(Some(found.version()))?;
+            Ok(prepared.put())
+        })?;
+        Ok(self.written(prepared, written.version(), written.written_at()))
     }
 
-    /// Changes parts of a document.
+    /// Changes parts of a document. All else stays as it was written, numbers digit by digit; its countdown starts anew,
+    /// by the ttl that it has then.
     ///
     /// # Errors
-    /// As [`Container::replace`].
+    /// As [`Container::replace`]; [`PreconditionFailed`](ErrorKind::PreconditionFailed) also where the condition of the patch
+    /// does not hold.
     pub fn patch(
         &self,
         key: &PartitionKey,
@@ -146,111 +384,74 @@ impl Container {
         patch: &Patch,
         conditions: &Conditions,
     ) -> Result<Document> {
-        todo!()
+        patch.check()?;
+        let item_key = self.key_of(key, id)?;
+        let mut prepared = None;
+        let (_, written) = self.write(&item_key, |found| {
+            let found = found.ok_or_else(not_found)?;
+            conditions.check(Some(found.version()))?;
+            let document = self.of_item(found.clone())?;
+            let patched = self.patched(key, &document, patch)?;
+            let put = patched.put();
+            prepared = Some(patched);
+            Ok(put)
+        })?;
+        let prepared = prepared.ok_or_else(not_found)?;
+        Ok(self.written(prepared, written.version(), written.written_at()))
+    }
+
+    /// A document as a patch makes it.
+    pub(crate) fn patched(
+        &self,
+        key: &PartitionKey,
+        document: &Document,
+        patch: &Patch,
+    ) -> Result<Prepared> {
+        patch.check_condition(document, self.engine().now())?;
+        let patched = patch.apply(document.body())?;
+        self.prepare_as(key, &document.id, patched.as_bytes())
     }
 
     /// Deletes a document.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound), [`PreconditionFailed`](crate::ErrorKind::PreconditionFailed).
+    /// [`NotFound`](ErrorKind::NotFound), [`PreconditionFailed`](ErrorKind::PreconditionFailed).
     pub fn delete(&self, key: &PartitionKey, id: &str, conditions: &Conditions) -> Result<()> {
-        todo!()
+        let key = self.key_of(key, id)?;
+        let deleted = self.write(&key, |found| {
+            let found = found.ok_or_else(not_found)?;
+            conditions.check(Some(found.version()))?;
+            Ok(Update::Delete)
+        });
+        deleted.map(drop)
     }
 
-    /// Does up to 100 operations on the documents of one partition key, all or none.
+    /// Deletes the documents of a partition key, or of a prefix of one, at once, however many there are.
     ///
     /// # Errors
-    /// [`BadRequest`](crate::ErrorKind::BadRequest), [`RequestEntityTooLarge`](crate::ErrorKind::RequestEntityTooLarge). An operation
-    /// that is refused is no error of this call: its result says so, and that of all others is 424.
-    pub fn batch(
-        &self,
-        key: &PartitionKey,
-        operations: &[BatchOperation],
-    ) -> Result<Vec<BatchResult>> {
-        todo!()
-    }
-
-    /// Deletes the documents of a partition key, or of a prefix of one.
-    ///
-    /// # Errors
-    /// Those of the engine.
+    /// [`BadRequest`](ErrorKind::BadRequest): no partition key of this container.
     pub fn delete_partition(&self, key: &PartitionKey) -> Result<()> {
-        todo!()
+        if key.parts().is_empty() {
+            return Err(mismatch());
+        }
+        Ok(self.items().delete_range(self.range_of(key)?)?)
     }
+}
 
-    /// A page of up to `limit` documents.
-    ///
-    /// # Errors
-    /// [`BadRequest`](crate::ErrorKind::BadRequest): a continuation of something else.
-    pub fn list(&self, scope: &Scope, limit: usize, from: Option<&Continuation>) -> Result<Page> {
-        todo!()
+impl Prepared {
+    fn put(&self) -> Update {
+        Update::Put(self.body.clone(), self.ttl)
     }
+}
 
-    /// A page of the rows of a query.
-    ///
-    /// # Errors
-    /// [`BadRequest`](crate::ErrorKind::BadRequest).
-    pub fn query(
-        &self,
-        text: &str,
-        parameters: &[(String, Value)],
-        scope: &Scope,
-        limits: &QueryLimits,
-        from: Option<&Continuation>,
-    ) -> Result<QueryPage> {
-        todo!()
-    }
+/// The error for a document that is not there, or has expired.
+pub fn not_found() -> Error {
+    let message = "Entity with the specified id does not exist in the system.";
+    Error::new(ErrorKind::NotFound, message)
+}
 
-    /// A page of up to `limit` documents in the order of their versions.
-    ///
-    /// # Errors
-    /// Those of the engine.
-    pub fn changes(&self, from: &ChangeStart, limit: usize) -> Result<ChangeFeedPage> {
-        todo!()
-    }
-
-    /// A page of up to `limit` documents that have expired.
-    ///
-    /// # Errors
-    /// [`Gone`](crate::ErrorKind::Gone).
-    pub fn ends(&self, from: &ExpiryCursor, limit: usize) -> Result<EndsPage> {
-        todo!()
-    }
-
-    /// As [`Container::read`], as a value of Rust.
-    ///
-    /// # Errors
-    /// Also [`BadRequest`](crate::ErrorKind::BadRequest): the document is none of these.
-    pub fn read_as<T: DeserializeOwned>(&self, key: &PartitionKey, id: &str) -> Result<T> {
-        todo!()
-    }
-
-    /// As [`Container::create`], of a value of Rust; its partition key is taken from it.
-    ///
-    /// # Errors
-    /// Those of [`Container::create`].
-    pub fn create_as<T: Serialize + ?Sized>(&self, value: &T) -> Result<Document> {
-        todo!()
-    }
-
-    /// As [`Container::upsert`], of a value of Rust; its partition key is taken from it.
-    ///
-    /// # Errors
-    /// Those of [`Container::upsert`].
-    pub fn upsert_as<T: Serialize + ?Sized>(&self, value: &T) -> Result<(Document, bool)> {
-        todo!()
-    }
-
-    /// All rows of a query, as values of Rust.
-    ///
-    /// # Errors
-    /// Those of [`Container::query`].
-    pub fn query_as<T: DeserializeOwned>(
-        &self,
-        text: &str,
-        parameters: &[(String, Value)],
-        scope: &Scope,
-    ) -> Result<Vec<T>> {
-        todo!()
-    }
+/// The error for a document that is there already.
+pub fn conflict() -> Error {
+    let message = "Entity with the specified id already exists in the system.";
+    Error::new(ErrorKind::Conflict, message)
 }

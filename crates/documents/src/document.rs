@@ -1,9 +1,13 @@
 //! Documents.
 
-use std::time::SystemTime;
+use std::io::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use ebbtide::{Bytes, Version};
+use ebbtide::{Bytes, Item, Version};
+use twox_hash::XxHash3_64;
 
+use crate::error::{Error, ErrorKind, Result};
+use crate::partition_key::encoded_len;
 use crate::resource_id::ResourceId;
 
 /// A document as it was written, and what the engine knows of it.
@@ -11,7 +15,7 @@ use crate::resource_id::ResourceId;
 pub struct Document {
     /// Its id.
     pub id: String,
-    /// Which write it was: its etag.
+    /// The write that it is of: its etag.
     pub version: Version,
     /// When it was written, to the millisecond; `_ts` is this in seconds.
     pub written_at: SystemTime,
@@ -23,6 +27,23 @@ pub struct Document {
 }
 
 impl Document {
+    /// The document that an item of a container with so many partition key paths is.
+    pub(crate) fn of_item(item: Item, container: ResourceId, paths: usize) -> Result<Document> {
+        let (version, written_at, expires_at) =
+            (item.version(), item.written_at(), item.expires_at());
+        let (key, body) = item.into_parts();
+        let id = id_in(&key, paths)?.to_owned();
+        Ok(Document {
+            id,
+            version,
+            written_at,
+            expires_at,
+            container,
+            key,
+            body: body.into_bytes(),
+        })
+    }
+
     /// The JSON as it was written, without system properties.
     #[must_use]
     pub fn body(&self) -> &[u8] {
@@ -38,30 +59,73 @@ impl Document {
     /// Its `_rid`.
     #[must_use]
     pub fn rid(&self) -> ResourceId {
-        todo!()
+        rid_of(self.container, &self.key)
     }
 
-    /// Its `_ts`.
+    /// Its `_ts`: when it was written, in whole seconds since 1970, rounded down.
     #[must_use]
     pub fn ts(&self) -> u64 {
-        todo!()
+        seconds(self.written_at)
     }
 
     /// Its `_self`.
     #[must_use]
     pub fn self_link(&self) -> String {
-        todo!()
+        let (container, document) = (self.container, self.rid());
+        let database = container.database();
+        format!("dbs/{database}/colls/{container}/docs/{document}/")
     }
 
-    /// Appends the JSON with `_rid`, `_self`, `_etag`, `_attachments` and `_ts`.
+    /// Appends the JSON with `_rid`, `_self`, `_etag`, `_attachments` and `_ts` at its end.
     pub fn write_json(&self, out: &mut Vec<u8>) {
-        let _ = out;
-        todo!()
+        let body = self.body.trim_ascii();
+        let inner = body.strip_suffix(b"}").unwrap_or(body).trim_ascii_end();
+        out.reserve(inner.len() + 256);
+        out.extend_from_slice(inner);
+        if !inner.ends_with(b"{") {
+            out.push(b',');
+        }
+        let (rid, link, version, ts) = (self.rid(), self.self_link(), self.version, self.ts());
+        let written = write!(
+            out,
+            "\"_rid\":\"{rid}\",\"_self\":\"{link}\",\"_etag\":\"\\\"{version}\\\"\",\"_attachments\":\"attachments/\",\"_ts\":{ts}}}"
+        );
+        written.expect("memory takes all that is written");
     }
 
     /// The JSON with system properties.
     #[must_use]
     pub fn to_json(&self) -> String {
-        todo!()
+        let mut json = vec![];
+        self.write_json(&mut json);
+        String::from_utf8(json).expect("a body was checked when it was written")
     }
+}
+
+/// The id at the end of an item's key.
+pub fn id_in(key: &[u8], paths: usize) -> Result<&str> {
+    let id = encoded_len(key, paths).and_then(|at| std::str::from_utf8(&key[at..]).ok());
+    id.ok_or_else(|| {
+        let key = key.escape_ascii();
+        Error::new(
+            ErrorKind::InternalServerError,
+            format!("The item b\"{key}\" is no document: something else wrote it."),
+        )
+    })
+}
+
+/// The resource id of the document of this key. The highest four bits of its last byte are those that Cosmos DB gives
+/// documents, by which its clients tell them from other resources.
+pub fn rid_of(container: ResourceId, key: &[u8]) -> ResourceId {
+    let mut own = XxHash3_64::oneshot(key).to_le_bytes();
+    own[7] &= 0x0f;
+    container.child(&own)
+}
+
+/// Whole seconds since 1970.
+pub fn seconds(moment: SystemTime) -> u64 {
+    moment
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
 }

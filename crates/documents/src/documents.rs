@@ -1,19 +1,101 @@
-//! Databases and their containers.
+//! Databases and their containers, and the catalog that lists them.
+//!
+//! ```text
+//! the engine's container `documents`, the catalog:
+//!   n                        the number of the last resource id, 4 bytes
+//!   d ID                     a database: {"rid":"..."}
+//!   c RID-OF-DATABASE ID     a container: {"rid":"...","definition":{...}}
+//! the engine's container RID the documents of the container of this resource id
+//! ```
+//!
+//! Invariants:
+//!
+//! 1. A record of the catalog is written in the batch that creates, changes or drops the engine's container, under the
+//!    condition that the records that it was made by are as they were read. So a crash leaves no half, and of two that
+//!    change one resource the second one is judged by what the first one did.
+//! 2. No resource id is given twice: a handle, a link or a continuation of what was deleted is of nothing that came later.
+//! 3. Of a container there is one handle and its clones; so all see its definition change. One that `Shared::open` lacks is
+//!    looked up in the catalog, while nobody changes that.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::SystemTime;
 
-use ebbtide::Version;
+use ebbtide::{Batch, ContainerOptions, DefaultTtl, Expect, Item, Ttl, Version, Written};
+use serde_json::{Value, json};
 
-use crate::container::Container;
+use crate::body::check_id;
+use crate::container::{Container, Resource};
 use crate::definition::ContainerDefinition;
-use crate::error::Result;
+use crate::document::seconds;
+use crate::error::{Error, ErrorKind, Result};
 use crate::resource_id::ResourceId;
 
-/// Databases of containers of documents. Clone: one more handle.
+/// The name of the catalog in the engine.
+const CATALOG: &str = "documents";
+const NUMBER: &[u8] = b"n";
+/// The highest number of a resource id: one bit says that it is a container's.
+const MAX_NUMBER: u32 = i32::MAX as u32;
+/// How often a change of the catalog is tried.
+const TRIES: u32 = 64;
+
+/// Databases of containers of documents. Clone: one more handle. Of one database of the engine, open one and clone it: what
+/// another one deletes or replaces, this one learns late.
+///
+/// ```
+/// use ebbtide_documents::{ContainerDefinition, Documents, Conditions, PartitionKey};
+///
+/// let folder = tempfile::tempdir()?;
+/// let documents = Documents::open(folder.path())?;
+/// documents.create_database("shop")?;
+/// let mut carts = ContainerDefinition::new("carts", "/user");
+/// carts.default_ttl = "30d".parse()?;
+/// let carts = documents.create_container("shop", carts)?;
+///
+/// let ada = PartitionKey::from("ada");
+/// let cart = carts.create(&ada, br#"{"id": "c-1", "user": "ada", "tea": 2, "ttl": 3600}"#)?;
+/// let condition = Conditions::if_match(cart.version);
+/// carts.replace(&ada, "c-1", br#"{"id": "c-1", "user": "ada", "tea": 3}"#, &condition)?;
+/// assert_eq!(carts.delete(&ada, "c-1", &condition).unwrap_err().status(), 412);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Documents {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
     engine: ebbtide::Database,
+    catalog: ebbtide::Container,
+    open: RwLock<Open>,
+    /// Held while the catalog is changed, and while a container is looked up in it.
+    changing: Mutex<()>,
+}
+
+/// The containers that have handles.
+#[derive(Default)]
+struct Open {
+    /// One handle each.
+    by_rid: HashMap<ResourceId, Container>,
+    /// By what their databases and they were called: ids or resource ids.
+    by_name: HashMap<String, HashMap<String, Container>>,
+}
+
+impl Open {
+    /// Forgets containers.
+    fn forget(&mut self, is_gone: impl Fn(ResourceId) -> bool) {
+        self.by_rid.retain(|rid, _| !is_gone(*rid));
+        let named = self.by_name.values_mut();
+        named.for_each(|named| named.retain(|_, container| !is_gone(container.rid())));
+    }
+}
+
+impl fmt::Debug for Documents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Documents").finish_non_exhaustive()
+    }
 }
 
 /// A database.
@@ -33,11 +115,87 @@ impl DatabaseInfo {
     /// As JSON with system properties.
     #[must_use]
     pub fn to_json(&self) -> String {
-        todo!()
+        let (id, rid, version) = (Value::from(self.id.as_str()), self.rid, self.version);
+        let ts = seconds(self.written_at);
+        format!(
+            "{{\"id\":{id},\"_rid\":\"{rid}\",\"_self\":\"dbs/{rid}/\",\"_etag\":\"\\\"{version}\\\"\",\"_colls\":\"colls/\",\
+             \"_users\":\"users/\",\"_ts\":{ts}}}"
+        )
+    }
+
+    fn of_item(item: &Item) -> Result<DatabaseInfo> {
+        let record = record(item)?;
+        Ok(DatabaseInfo {
+            id: text(&item.key()[1..])?.to_owned(),
+            rid: rid_in(&record)?,
+            version: item.version(),
+            written_at: item.written_at(),
+        })
     }
 }
 
-#[allow(unused_variables)]
+fn database_key(id: &str) -> Vec<u8> {
+    [b"d", id.as_bytes()].concat()
+}
+
+fn container_prefix(database: ResourceId) -> Vec<u8> {
+    [b"c", database.as_bytes()].concat()
+}
+
+fn container_key(database: ResourceId, id: &str) -> Vec<u8> {
+    [&container_prefix(database), id.as_bytes()].concat()
+}
+
+fn damaged(what: &str) -> Error {
+    let message = format!("The catalog of the documents is damaged: {what}.");
+    Error::new(ErrorKind::InternalServerError, message)
+}
+
+fn text(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes).map_err(|_| damaged("an id is not UTF-8"))
+}
+
+fn record(item: &Item) -> Result<Value> {
+    serde_json::from_slice(item.value()).map_err(|error| damaged(&error.to_string()))
+}
+
+fn rid_in(record: &Value) -> Result<ResourceId> {
+    let rid = record.get("rid").and_then(Value::as_str);
+    rid.unwrap_or_default()
+        .parse()
+        .map_err(|_| damaged("a resource id is none"))
+}
+
+fn no_database(id: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("There is no database {id:?}.")).with_sub_status(1003)
+}
+
+fn no_container(id: &str) -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        format!("There is no container {id:?}."),
+    )
+    .with_sub_status(1003)
+}
+
+fn exists(what: &str, id: &str) -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        format!("There is a {what} {id:?} already."),
+    )
+}
+
+/// The settings of the engine's container for a definition.
+fn options(definition: &ContainerDefinition) -> Result<ContainerOptions> {
+    let options = ContainerOptions::new()
+        .default_ttl(definition.default_ttl)
+        .keep_expired(definition.keep_expired()?);
+    Ok(match definition.max_live_bytes {
+        Some(bytes) => options.max_live_bytes(bytes),
+        None => options,
+    })
+}
+
 impl Documents {
     /// Opens the folder of a database of the engine, or makes it.
     ///
@@ -52,29 +210,116 @@ impl Documents {
     /// # Errors
     /// Those of the engine.
     pub fn with(engine: ebbtide::Database) -> Result<Documents> {
-        Ok(Documents { engine })
+        let options = ContainerOptions::new().default_ttl(DefaultTtl::NoDefault);
+        let catalog = engine.container_with(CATALOG, options.or_keep())?;
+        Ok(Documents {
+            shared: Arc::new(Shared {
+                engine,
+                catalog,
+                open: RwLock::default(),
+                changing: Mutex::default(),
+            }),
+        })
     }
 
     /// The database of the engine.
     #[must_use]
     pub fn engine(&self) -> &ebbtide::Database {
-        &self.engine
+        &self.shared.engine
+    }
+
+    fn catalog(&self) -> &ebbtide::Container {
+        &self.shared.catalog
+    }
+
+    fn changing(&self) -> MutexGuard<'_, ()> {
+        self.shared
+            .changing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the catalog: `make` reads it and makes a batch, again where what it read was changed meanwhile.
+    fn change<T>(&self, mut make: impl FnMut(&mut Batch) -> Result<T>) -> Result<(T, Written)> {
+        let mut tries = 1;
+        loop {
+            let mut batch = Batch::new();
+            let made = make(&mut batch)?;
+            match self.engine().commit(&batch) {
+                Ok(written) => return Ok((made, written)),
+                Err(error) if error.is_conflict() && tries < TRIES => tries += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn require(&self, batch: &mut Batch, key: &[u8], found: Option<&Item>) {
+        let expect = found.map_or(Expect::Absent, |item| Expect::Version(item.version()));
+        batch.require(self.catalog(), key, expect);
+    }
+
+    /// A number that no resource id has had.
+    fn number(&self, batch: &mut Batch) -> Result<u32> {
+        let last = self.catalog().item(NUMBER)?;
+        self.require(batch, NUMBER, last.as_ref());
+        let number = match &last {
+            Some(last) => last.value()[..].try_into().map(u32::from_le_bytes),
+            None => Ok(0),
+        };
+        let number = number.map_err(|_| damaged("the last number is none"))? + 1;
+        if number > MAX_NUMBER {
+            let message = "There are no resource ids left.";
+            return Err(Error::new(ErrorKind::InternalServerError, message));
+        }
+        batch.put_with_ttl(self.catalog(), NUMBER, number.to_le_bytes(), Ttl::Never);
+        Ok(number)
     }
 
     /// Creates a database.
     ///
     /// # Errors
-    /// [`Conflict`](crate::ErrorKind::Conflict) where it exists.
+    /// [`Conflict`](ErrorKind::Conflict) where it exists, [`BadRequest`](ErrorKind::BadRequest): its id.
     pub fn create_database(&self, id: &str) -> Result<DatabaseInfo> {
-        todo!()
+        check_id(id)?;
+        let (_changing, key) = (self.changing(), database_key(id));
+        let (rid, written) = self.change(|batch| {
+            if self.catalog().contains(&key)? {
+                return Err(exists("database", id));
+            }
+            let rid = ResourceId::from_bytes(&self.number(batch)?.to_le_bytes())?;
+            let record = json!({"rid": rid.to_string()}).to_string();
+            batch.create(self.catalog(), &key, record, Ttl::Never);
+            Ok(rid)
+        })?;
+        Ok(DatabaseInfo {
+            id: id.to_owned(),
+            rid,
+            version: written.version(),
+            written_at: written.written_at(),
+        })
+    }
+
+    fn database_item(&self, id: &str) -> Result<Item> {
+        if let Some(item) = self.catalog().item(database_key(id))? {
+            return Ok(item);
+        }
+        if id.parse::<ResourceId>().is_ok() {
+            for item in self.catalog().prefix("d") {
+                let item = item?;
+                if DatabaseInfo::of_item(&item)?.rid.to_string() == id {
+                    return Ok(item);
+                }
+            }
+        }
+        Err(no_database(id))
     }
 
     /// The database of this id or `_rid`.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound).
+    /// [`NotFound`](ErrorKind::NotFound).
     pub fn database(&self, id: &str) -> Result<DatabaseInfo> {
-        todo!()
+        DatabaseInfo::of_item(&self.database_item(id)?)
     }
 
     /// All databases, in the order of ids.
@@ -82,63 +327,229 @@ impl Documents {
     /// # Errors
     /// Those of the engine.
     pub fn databases(&self) -> Result<Vec<DatabaseInfo>> {
-        todo!()
+        self.catalog()
+            .prefix("d")
+            .map(|item| DatabaseInfo::of_item(&item?))
+            .collect()
     }
 
-    /// Deletes a database with its containers.
+    /// Deletes a database with its containers and their documents, at once.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound).
+    /// [`NotFound`](ErrorKind::NotFound).
     pub fn delete_database(&self, id: &str) -> Result<()> {
-        todo!()
+        let _changing = self.changing();
+        let (rid, _) = self.change(|batch| {
+            let item = self.database_item(id)?;
+            let database = DatabaseInfo::of_item(&item)?;
+            self.require(batch, item.key(), Some(&item));
+            batch.delete(self.catalog(), item.key());
+            for item in self.catalog().prefix(container_prefix(database.rid)) {
+                let item = item?;
+                self.require(batch, item.key(), Some(&item));
+                batch.delete(self.catalog(), item.key());
+                batch.drop_container(rid_in(&record(&item)?)?.to_string());
+            }
+            Ok(database.rid)
+        })?;
+        self.shared
+            .open_mut()
+            .forget(|container| container.database() == rid);
+        Ok(())
     }
 
     /// Creates a container.
     ///
     /// # Errors
-    /// [`Conflict`](crate::ErrorKind::Conflict) where it exists, [`NotFound`](crate::ErrorKind::NotFound) where its database does not,
-    /// [`BadRequest`](crate::ErrorKind::BadRequest).
+    /// [`Conflict`](ErrorKind::Conflict) where it exists, [`NotFound`](ErrorKind::NotFound) where its database does not,
+    /// [`BadRequest`](ErrorKind::BadRequest): its definition, [`ContainerDefinition::check`].
     pub fn create_container(
         &self,
         database: &str,
         definition: ContainerDefinition,
     ) -> Result<Container> {
-        todo!()
+        definition.check()?;
+        let _changing = self.changing();
+        let (rid, written) = self.change(|batch| {
+            let database = self.database_item(database)?;
+            self.require(batch, database.key(), Some(&database));
+            let database = DatabaseInfo::of_item(&database)?;
+            let key = container_key(database.rid, &definition.id);
+            if self.catalog().contains(&key)? {
+                return Err(exists("container", &definition.id));
+            }
+            // The highest bit says that it is a container's.
+            let number = self.number(batch)? | 1 << 31;
+            let rid = database.rid.child(&number.to_be_bytes());
+            batch.create_container(rid.to_string(), options(&definition)?);
+            batch.create(
+                self.catalog(),
+                &key,
+                container_record(rid, &definition),
+                Ttl::Never,
+            );
+            Ok(rid)
+        })?;
+        let resource = Resource {
+            definition: Arc::new(definition),
+            version: written.version(),
+            written_at: written.written_at(),
+        };
+        self.handle(rid, resource)
     }
 
-    /// The container of this id or `_rid`.
+    /// Makes the handle of a container that the engine has.
+    fn handle(&self, rid: ResourceId, resource: Resource) -> Result<Container> {
+        let name = rid.to_string();
+        if !self.engine().containers().contains(&name) {
+            return Err(no_container(&resource.definition.id));
+        }
+        let items = self
+            .engine()
+            .container_with(name, options(&resource.definition)?.or_keep())?;
+        let container = Container::new(self.engine(), items, rid, resource)?;
+        self.shared.open_mut().by_rid.insert(rid, container.clone());
+        Ok(container)
+    }
+
+    /// The record of a container of this id or `_rid`.
+    fn container_item(&self, database: ResourceId, id: &str) -> Result<Item> {
+        if let Some(item) = self.catalog().item(container_key(database, id))? {
+            return Ok(item);
+        }
+        if id
+            .parse::<ResourceId>()
+            .is_ok_and(|rid| rid.database() == database)
+        {
+            for item in self.catalog().prefix(container_prefix(database)) {
+                let item = item?;
+                if rid_in(&record(&item)?)?.to_string() == id {
+                    return Ok(item);
+                }
+            }
+        }
+        Err(no_container(id))
+    }
+
+    /// The container of this id or `_rid`, in the database of this id or `_rid`.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound).
+    /// [`NotFound`](ErrorKind::NotFound).
     pub fn container(&self, database: &str, id: &str) -> Result<Container> {
-        todo!()
+        let named = self
+            .shared
+            .open()
+            .by_name
+            .get(database)
+            .and_then(|named| named.get(id).cloned());
+        if let Some(named) = named {
+            return Ok(named);
+        }
+        let _changing = self.changing();
+        let item = self.container_item(self.database(database)?.rid, id)?;
+        let found = self.container_of(&item)?;
+        let mut open = self.shared.open_mut();
+        let named = open.by_name.entry(database.to_owned()).or_default();
+        named.insert(id.to_owned(), found.clone());
+        Ok(found)
+    }
+
+    /// The one handle of a container, whatever it is called by.
+    fn container_of(&self, item: &Item) -> Result<Container> {
+        let record = record(item)?;
+        let rid = rid_in(&record)?;
+        if let Some(open) = self.shared.open().by_rid.get(&rid).cloned() {
+            return Ok(open);
+        }
+        let definition = record.get("definition").cloned().unwrap_or_default();
+        let definition = ContainerDefinition::from_json(definition.to_string().as_bytes())
+            .map_err(|error| damaged(&error.to_string()))?;
+        let resource = Resource {
+            definition: Arc::new(definition),
+            version: item.version(),
+            written_at: item.written_at(),
+        };
+        self.handle(rid, resource)
     }
 
     /// All containers of a database, in the order of ids.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound).
+    /// [`NotFound`](ErrorKind::NotFound).
     pub fn containers(&self, database: &str) -> Result<Vec<Container>> {
-        todo!()
+        let _changing = self.changing();
+        let database = self.database(database)?;
+        let items = self.catalog().prefix(container_prefix(database.rid));
+        items.map(|item| self.container_of(&item?)).collect()
     }
 
-    /// Replaces the definition of a container. Its partition key cannot change.
+    /// Replaces the definition of a container. Its partition key cannot change. Another default ttl counts at once, for all
+    /// documents that are there; those that have expired stay gone.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound), [`BadRequest`](crate::ErrorKind::BadRequest).
+    /// [`NotFound`](ErrorKind::NotFound), [`BadRequest`](ErrorKind::BadRequest).
     pub fn replace_container(
         &self,
         database: &str,
         definition: ContainerDefinition,
     ) -> Result<Container> {
-        todo!()
+        definition.check()?;
+        let container = self.container(database, &definition.id)?;
+        let _changing = self.changing();
+        let (_, written) = self.change(|batch| {
+            let item = self.container_item(container.rid().database(), &definition.id)?;
+            let old = self.container_of(&item)?;
+            if old.rid() != container.rid() {
+                return Err(no_container(&definition.id));
+            }
+            if old.definition().partition_key != definition.partition_key {
+                return Err(Error::bad_request(
+                    "Document collection partition key cannot be changed.",
+                ));
+            }
+            self.require(batch, item.key(), Some(&item));
+            batch.create_container(old.rid().to_string(), options(&definition)?.or_change());
+            let record = container_record(old.rid(), &definition);
+            batch.put_with_ttl(self.catalog(), item.key(), record, Ttl::Never);
+            Ok(())
+        })?;
+        container.set_resource(Resource {
+            definition: Arc::new(definition),
+            version: written.version(),
+            written_at: written.written_at(),
+        });
+        Ok(container)
     }
 
-    /// Deletes a container with its documents.
+    /// Deletes a container with its documents, at once. Handles of it answer [`NotFound`](ErrorKind::NotFound) from then on.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound).
+    /// [`NotFound`](ErrorKind::NotFound).
     pub fn delete_container(&self, database: &str, id: &str) -> Result<()> {
-        todo!()
+        let _changing = self.changing();
+        let (rid, _) = self.change(|batch| {
+            let item = self.container_item(self.database(database)?.rid, id)?;
+            let rid = rid_in(&record(&item)?)?;
+            self.require(batch, item.key(), Some(&item));
+            batch.delete(self.catalog(), item.key());
+            batch.drop_container(rid.to_string());
+            Ok(rid)
+        })?;
+        self.shared.open_mut().forget(|container| container == rid);
+        Ok(())
+    }
+}
+
+fn container_record(rid: ResourceId, definition: &ContainerDefinition) -> String {
+    json!({"rid": rid.to_string(), "definition": definition.to_stored()}).to_string()
+}
+
+impl Shared {
+    fn open(&self) -> RwLockReadGuard<'_, Open> {
+        self.open.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open_mut(&self) -> RwLockWriteGuard<'_, Open> {
+        self.open.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

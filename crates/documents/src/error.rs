@@ -17,6 +17,8 @@ pub enum ErrorKind {
     Forbidden,
     /// 404: there is none, or it has expired.
     NotFound,
+    /// 408: it takes longer than its limit of time.
+    RequestTimeout,
     /// 409: there is one already.
     Conflict,
     /// 410: what the request goes on from is known no more.
@@ -44,6 +46,7 @@ impl ErrorKind {
             ErrorKind::BadRequest => 400,
             ErrorKind::Forbidden => 403,
             ErrorKind::NotFound => 404,
+            ErrorKind::RequestTimeout => 408,
             ErrorKind::Conflict => 409,
             ErrorKind::Gone => 410,
             ErrorKind::PreconditionFailed => 412,
@@ -63,6 +66,7 @@ impl ErrorKind {
             ErrorKind::BadRequest => "BadRequest",
             ErrorKind::Forbidden => "Forbidden",
             ErrorKind::NotFound => "NotFound",
+            ErrorKind::RequestTimeout => "RequestTimeout",
             ErrorKind::Conflict => "Conflict",
             ErrorKind::Gone => "Gone",
             ErrorKind::PreconditionFailed => "PreconditionFailed",

@@ -1,40 +1,30 @@
 //! The change feed, and the ends of documents.
+//!
+//! A page of the change feed: a pass over what was written since its beginning, which goes by keys, keeps the keys of the
+//! lowest versions; then each is read, and told if it has that version still. One that was written again since has a version
+//! above all of the pass, and is told then; one that has expired or was deleted is not told. A pass keeps more than a page
+//! needs, for the pages that follow it.
 
+use std::collections::BTreeSet;
 use std::time::SystemTime;
 
-use ebbtide::{ExpiryCursor, Version};
+use ebbtide::{Change, Expiration, ExpirationCause, ExpiryCursor, Version};
 
-use crate::document::Document;
-use crate::partition_key::PartitionKey;
+use crate::container::Container;
+use crate::document::{Document, id_in};
+use crate::error::Result;
+use crate::key_range::KeyRange;
+use crate::last_pass::{ChangeStart, ChangeStartAt, Rest};
 
-/// Where a change feed begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChangeStartAt {
-    /// With the first change.
-    Beginning,
-    /// Behind all changes that were made.
-    Now,
-    /// Behind this version, as [`ChangeFeedPage::version`] has it.
-    After(Version),
-    /// With the first change of this moment or later.
-    Moment(SystemTime),
-}
-
-/// What a change feed tells.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ChangeStart {
-    /// Where it begins.
-    pub at: ChangeStartAt,
-    /// Of the documents of a partition key or a prefix of one; without parts: of all.
-    pub partition_key: PartitionKey,
-}
+/// The keys that a pass keeps, if a page is no larger: some megabytes.
+const KEPT: usize = 16_384;
 
 /// A page of the latest versions of documents, in the order of versions.
 #[derive(Clone, Debug)]
 pub struct ChangeFeedPage {
-    /// The documents.
+    /// The documents. There may be none though there is more: what was to be told has changed again, or expired.
     pub documents: Vec<Document>,
-    /// All up to this was told: where the next page goes on.
+    /// All up to this was told: the next page goes on [`After`](ChangeStartAt::After) it.
     pub version: Version,
     /// Whether there is more now.
     pub has_more: bool,
@@ -47,7 +37,7 @@ pub struct End {
     pub document: Document,
     /// When it ended.
     pub expired_at: SystemTime,
-    /// By its ttl or the default, and not by a command or quota.
+    /// By its ttl or a default, and not by a command of the engine.
     pub time_to_live_expired: bool,
 }
 
@@ -58,6 +48,152 @@ pub struct EndsPage {
     pub ends: Vec<End>,
     /// Where the next page goes on: plain data.
     pub cursor: ExpiryCursor,
-    /// Whether there is more now.
+    /// Whether there may be more now.
     pub has_more: bool,
+}
+
+impl Container {
+    /// A page of up to `limit` documents, at least one, in the order of their versions: of each its latest version alone, and
+    /// neither deletes nor ends. What was told stays told: a page is of documents as they are when it is made.
+    ///
+    /// ```
+    /// use ebbtide_documents::{ChangeStart, ChangeStartAt, ContainerDefinition, Documents};
+    ///
+    /// let documents = Documents::with(ebbtide::Options::temporary()?)?;
+    /// documents.create_database("shop")?;
+    /// let orders = documents.create_container("shop", ContainerDefinition::new("orders", "/id"))?;
+    /// for id in ["b", "a"] {
+    ///     orders.create(&id.into(), format!(r#"{{"id":"{id}"}}"#).as_bytes())?;
+    /// }
+    /// let first = orders.changes(&ChangeStart::of_all(ChangeStartAt::Beginning), 1)?;
+    /// assert_eq!((&*first.documents[0].id, first.has_more), ("b", true));
+    /// let second = orders.changes(&ChangeStart::of_all(ChangeStartAt::After(first.version)), 10)?;
+    /// assert_eq!((&*second.documents[0].id, second.has_more), ("a", false));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`BadRequest`](crate::ErrorKind::BadRequest): no partition key of this container.
+    pub fn changes(&self, from: &ChangeStart, limit: usize) -> Result<ChangeFeedPage> {
+        let limit = limit.max(1);
+        let mut rest = match self.last_pass().take(from) {
+            Some(rest) => rest,
+            None => self.pass(from, limit.max(KEPT))?,
+        };
+        let page: Vec<_> = rest.found.drain(..limit.min(rest.found.len())).collect();
+        let version = match page.last() {
+            Some((version, _)) if !rest.found.is_empty() => *version,
+            _ => rest.up_to,
+        };
+        let has_more = !rest.found.is_empty() || rest.has_more;
+        if !rest.found.is_empty() {
+            let at = ChangeStartAt::After(version);
+            rest.start = ChangeStart { at, ..from.clone() };
+            self.last_pass().keep(rest);
+        }
+        let mut documents = Vec::with_capacity(page.len());
+        for (version, key) in page {
+            if let Some(item) = self.items().item(&key)?
+                && item.version() == version
+            {
+                documents.push(self.of_item(item)?);
+            }
+        }
+        Ok(ChangeFeedPage {
+            documents,
+            version,
+            has_more,
+        })
+    }
+
+    /// Reads the keys of the lowest versions since a start, up to `most`.
+    fn pass(&self, start: &ChangeStart, most: usize) -> Result<Rest> {
+        let range = self.range_of(&start.partition_key)?;
+        let (since, not_before) = match start.at {
+            ChangeStartAt::Beginning => (Version::start(), None),
+            ChangeStartAt::Now => (self.engine().last_version(), None),
+            ChangeStartAt::After(version) => (version, None),
+            ChangeStartAt::Moment(moment) => (Version::start(), Some(moment)),
+        };
+        let mut pass = self.pass_since(since, since, &range, not_before, most);
+        if let Err(ebbtide::Error::ChangesGone { .. }) = pass {
+            // What left the disk was deleted or has ended: it is not told anyway.
+            pass = self.pass_since(Version::start(), since, &range, not_before, most);
+        }
+        Ok(pass?)
+    }
+
+    fn pass_since(
+        &self,
+        read_from: Version,
+        since: Version,
+        range: &KeyRange,
+        not_before: Option<SystemTime>,
+        most: usize,
+    ) -> ebbtide::Result<Rest> {
+        let mut lowest = BTreeSet::new();
+        let mut has_more = false;
+        let mut changes = self.items().changes(read_from);
+        for change in &mut changes {
+            let Change::Put { item, .. } = change? else {
+                continue;
+            };
+            let is_before = not_before.is_some_and(|moment| item.written_at() < moment);
+            let is_told = item.version() > since && !is_before && range.contains(item.key());
+            if is_told {
+                lowest.insert((item.version(), item.key().to_vec()));
+                if lowest.len() > most {
+                    has_more = true;
+                    lowest.pop_last();
+                }
+            }
+        }
+        let last = lowest.last().map(|(version, _)| *version);
+        Ok(Rest {
+            start: ChangeStart::of_all(ChangeStartAt::After(since)),
+            up_to: last
+                .filter(|_| has_more)
+                .unwrap_or(changes.version().max(since)),
+            found: lowest.into_iter().collect(),
+            has_more,
+        })
+    }
+
+    /// A page of up to `limit` documents, at least one, that have expired, in the order of their ends: each once, from its end
+    /// on and not from its purge, with its body. What is to be told later than it happens needs `retentionDuration` of
+    /// `changeFeedPolicy` in the container's definition.
+    ///
+    /// # Errors
+    /// [`Gone`](crate::ErrorKind::Gone): documents that ended since were purged already; start anew with
+    /// [`ExpiryCursor::start`].
+    pub fn ends(&self, from: &ExpiryCursor, limit: usize) -> Result<EndsPage> {
+        let mut expirations = self.items().expirations(from.clone());
+        let (mut ends, limit) = (vec![], limit.max(1));
+        for expiration in expirations.by_ref().take(limit) {
+            ends.push(self.end_of(expiration?)?);
+        }
+        Ok(EndsPage {
+            has_more: ends.len() == limit,
+            cursor: expirations.cursor(),
+            ends,
+        })
+    }
+
+    fn end_of(&self, expiration: Expiration) -> Result<End> {
+        let expired_at = expiration.expired_at();
+        let document = Document {
+            id: id_in(expiration.key(), self.paths().len())?.to_owned(),
+            version: expiration.version(),
+            written_at: expiration.written_at(),
+            expires_at: Some(expired_at),
+            container: self.rid(),
+            key: expiration.key().to_vec().into(),
+            body: expiration.value().clone().into_bytes(),
+        };
+        Ok(End {
+            document,
+            expired_at,
+            time_to_live_expired: expiration.cause() != ExpirationCause::Command,
+        })
+    }
 }

@@ -1,7 +1,17 @@
 //! Lists and their pages.
 
+use std::ops::Bound;
+
+use data_encoding::BASE64URL_NOPAD;
+
+use crate::container::Container;
 use crate::document::Document;
+use crate::error::{Error, Result};
+use crate::key_range::KeyRange;
 use crate::partition_key::PartitionKey;
+
+/// A page ends with the document by which it has this many bytes.
+const PAGE_BYTES: usize = 4 << 20;
 
 /// The documents that a list or query reads.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,9 +31,9 @@ impl Scope {
 
     /// Those of a partition key, or of a prefix of one.
     #[must_use]
-    pub fn partition(partition_key: PartitionKey) -> Scope {
+    pub fn partition(partition_key: impl Into<PartitionKey>) -> Scope {
         Scope {
-            partition_key,
+            partition_key: partition_key.into(),
             id_prefix: String::new(),
         }
     }
@@ -32,9 +42,70 @@ impl Scope {
 /// Where a list or query goes on: plain data, to be stored by any format of serde.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Continuation {
+    /// The key behind which it goes on, in base64.
     pub(crate) after: String,
-    pub(crate) skip: u64,
+    /// How far OFFSET and LIMIT of a query are: rows that were left out, and rows that were told.
+    #[serde(default)]
+    pub(crate) skipped: u64,
+    #[serde(default)]
     pub(crate) emitted: u64,
+    /// Rows that were told, of a query that has to begin anew.
+    #[serde(default)]
+    pub(crate) told: u64,
+}
+
+impl Continuation {
+    pub(crate) fn after(key: &[u8]) -> Continuation {
+        Continuation {
+            after: BASE64URL_NOPAD.encode(key),
+            skipped: 0,
+            emitted: 0,
+            told: 0,
+        }
+    }
+
+    /// Behind all rows that were told so far.
+    pub(crate) fn after_rows(told: u64) -> Continuation {
+        Continuation {
+            told,
+            ..Continuation::after(b"")
+        }
+    }
+
+    /// The rest of a range. A key that is outside of it is that of something else.
+    pub(crate) fn rest_of(&self, range: KeyRange) -> Result<KeyRange> {
+        if self.after.is_empty() {
+            return Ok(range);
+        }
+        let key = BASE64URL_NOPAD.decode(self.after.as_bytes()).ok();
+        let key = key.filter(|key| key.len() <= ebbtide::MAX_KEY_LEN && range.contains(key));
+        let key = key.ok_or_else(foreign)?;
+        Ok(KeyRange {
+            from: Bound::Excluded(key),
+            ..range
+        })
+    }
+}
+
+impl Continuation {
+    /// The rest of ranges, which ascend.
+    pub(crate) fn rest_of_all(&self, ranges: Vec<KeyRange>) -> Result<Vec<KeyRange>> {
+        if self.after.is_empty() {
+            return Ok(ranges);
+        }
+        let own = ranges
+            .iter()
+            .position(|range| self.rest_of(range.clone()).is_ok());
+        let own = own.ok_or_else(foreign)?;
+        let mut rest = ranges;
+        rest.drain(..own);
+        rest[0] = self.rest_of(rest[0].clone())?;
+        Ok(rest)
+    }
+}
+
+fn foreign() -> Error {
+    Error::bad_request("The continuation is not of this list or query.")
 }
 
 /// A page of documents, in the order of partition keys and ids.
@@ -46,11 +117,45 @@ pub struct Page {
     pub continuation: Option<Continuation>,
 }
 
-/// A page of rows of a query.
-#[derive(Clone, Debug)]
-pub struct QueryPage {
-    /// The rows as JSON.
-    pub rows: Vec<String>,
-    /// Where the next page goes on; `None` at the end.
-    pub continuation: Option<Continuation>,
+impl Container {
+    /// The keys of a scope.
+    pub(crate) fn scope_of(&self, scope: &Scope) -> Result<KeyRange> {
+        if scope.id_prefix.is_empty() {
+            return self.range_of(&scope.partition_key);
+        }
+        scope.partition_key.check(self.paths().len())?;
+        let mut prefix = scope.partition_key.encode();
+        prefix.extend_from_slice(scope.id_prefix.as_bytes());
+        Ok(KeyRange::of_prefix(prefix))
+    }
+
+    /// A page of up to `limit` documents, at least one, and some 4 MiB, in the order of partition keys and ids. Each
+    /// document is judged as it is read: one that has expired by then is not in the page.
+    ///
+    /// # Errors
+    /// [`BadRequest`](crate::ErrorKind::BadRequest): a continuation of something else, or no partition key of this container.
+    pub fn list(&self, scope: &Scope, limit: usize, from: Option<&Continuation>) -> Result<Page> {
+        let mut range = self.scope_of(scope)?;
+        if let Some(from) = from {
+            range = from.rest_of(range)?;
+        }
+        let (mut documents, mut bytes) = (vec![], 0);
+        let mut items = self.items().range(range);
+        for item in &mut items {
+            let document = self.of_item(item?)?;
+            bytes += document.body().len();
+            documents.push(document);
+            if documents.len() >= limit || bytes >= PAGE_BYTES {
+                break;
+            }
+        }
+        let last = documents
+            .last()
+            .map(|document| Continuation::after(&document.key));
+        let has_more = items.next().transpose()?.is_some();
+        Ok(Page {
+            continuation: last.filter(|_| has_more),
+            documents,
+        })
+    }
 }

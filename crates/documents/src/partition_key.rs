@@ -1,6 +1,31 @@
-//! Partition keys.
+//! Partition keys, and the keys of items, which begin with them.
+//!
+//! ```text
+//! item's key    part ... part, as many as the container has paths | id
+//! part          02 undefined   03 null   04 false   05 true
+//!               06 | 8 bytes: a double, big endian, all bits flipped if negative, else the sign's
+//!               07 | each byte of the string + 1 | 00
+//! ```
+//!
+//! So keys are in the order in which Cosmos DB has these types. No byte of UTF-8 is ff: adding one to each leaves 00 free for
+//! the end, keeps the order, and a shorter string before a longer one that begins with it.
 
-use crate::error::Result;
+use std::fmt;
+
+use crate::error::{Error, Result};
+use crate::json;
+
+/// A container has up to this many paths.
+pub const MAX_PARTS: usize = 3;
+/// A string of a partition key has up to this many bytes.
+const MAX_STRING: usize = 2_048;
+
+const UNDEFINED: u8 = 2;
+const NULL: u8 = 3;
+const FALSE: u8 = 4;
+const TRUE: u8 = 5;
+const NUMBER: u8 = 6;
+const STRING: u8 = 7;
 
 /// One level of a partition key.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,9 +44,80 @@ pub enum PartitionKeyPart {
 
 /// The partition key of a document: as many parts as its container has paths. With fewer it is a prefix, which a
 /// [`Scope`](crate::Scope) and a delete by partition key may have.
+///
+/// ```
+/// use ebbtide_documents::PartitionKey;
+///
+/// let key = PartitionKey::from_json(r#"["acme", 7, {}]"#)?;
+/// assert_eq!(key.to_json(), r#"["acme",7,{}]"#);
+/// assert!(key.encode().starts_with(&PartitionKey::from("acme").encode()));
+/// # Ok::<(), ebbtide_documents::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PartitionKey {
     parts: Vec<PartitionKeyPart>,
+}
+
+impl PartitionKeyPart {
+    /// From the text of a value that was accepted. `None`: an object or array, of which there is no partition.
+    pub(crate) fn from_text(text: &str) -> Option<PartitionKeyPart> {
+        Some(match text.as_bytes().first()? {
+            b'"' => PartitionKeyPart::String(json::string(text)?.into_owned()),
+            b'n' => PartitionKeyPart::Null,
+            b't' => PartitionKeyPart::Bool(true),
+            b'f' => PartitionKeyPart::Bool(false),
+            b'{' | b'[' => return None,
+            _ => PartitionKeyPart::Number(text.parse().ok()?),
+        })
+    }
+
+    pub(crate) fn encoded(&self) -> Vec<u8> {
+        let mut out = vec![];
+        self.encode(&mut out);
+        out
+    }
+
+    /// The first bytes that values of its type begin with.
+    pub(crate) fn ends_of_type(&self) -> (u8, u8) {
+        match self {
+            PartitionKeyPart::Undefined => (UNDEFINED, UNDEFINED),
+            PartitionKeyPart::Null => (NULL, NULL),
+            PartitionKeyPart::Bool(_) => (FALSE, TRUE),
+            PartitionKeyPart::Number(_) => (NUMBER, NUMBER),
+            PartitionKeyPart::String(_) => (STRING, STRING),
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            PartitionKeyPart::Undefined => out.push(UNDEFINED),
+            PartitionKeyPart::Null => out.push(NULL),
+            PartitionKeyPart::Bool(false) => out.push(FALSE),
+            PartitionKeyPart::Bool(true) => out.push(TRUE),
+            PartitionKeyPart::Number(number) => {
+                out.push(NUMBER);
+                out.extend_from_slice(&ordered(*number));
+            }
+            PartitionKeyPart::String(text) => push_text(out, text),
+        }
+    }
+}
+
+/// A double as bytes in its order. Both zeros are one number.
+fn ordered(number: f64) -> [u8; 8] {
+    let bits = (number + 0.0).to_bits();
+    let flipped = match bits >> 63 {
+        0 => bits ^ 1 << 63,
+        _ => !bits,
+    };
+    flipped.to_be_bytes()
+}
+
+fn push_text(out: &mut Vec<u8>, text: &str) {
+    out.reserve(text.len() + 2);
+    out.push(STRING);
+    out.extend(text.bytes().map(|byte| byte + 1));
+    out.push(0);
 }
 
 impl PartitionKey {
@@ -34,16 +130,40 @@ impl PartitionKey {
     /// From the JSON array of the header `x-ms-documentdb-partitionkey`; `{}` in it is undefined.
     ///
     /// # Errors
-    /// [`BadRequest`](crate::ErrorKind::BadRequest): no array of strings, numbers, booleans, nulls and `{}`.
+    /// [`BadRequest`](crate::ErrorKind::BadRequest): no array of up to three strings, numbers, booleans, nulls and `{}`.
     pub fn from_json(json: &str) -> Result<PartitionKey> {
-        let _ = json;
-        todo!()
+        let wrong = || {
+            let shown: String = json.chars().take(100).collect();
+            Error::bad_request(format!(
+                "Partition key {shown} is invalid: it is to be an array of up to {MAX_PARTS} strings, numbers, booleans, \
+                 nulls and {{}}."
+            ))
+        };
+        let elements = json::elements(json).ok().flatten().ok_or_else(wrong)?;
+        if elements.len() > MAX_PARTS {
+            return Err(wrong());
+        }
+        let part = |text: &&str| match text.as_bytes() {
+            [b'{', middle @ .., b'}'] if middle.trim_ascii().is_empty() => {
+                Some(PartitionKeyPart::Undefined)
+            }
+            _ => PartitionKeyPart::from_text(text),
+        };
+        let parts = elements.iter().map(part).collect::<Option<_>>();
+        Ok(PartitionKey::new(parts.ok_or_else(wrong)?))
     }
 
     /// As the header has it.
     #[must_use]
     pub fn to_json(&self) -> String {
-        todo!()
+        let texts = self.parts.iter().map(|part| match part {
+            PartitionKeyPart::Undefined => "{}".to_owned(),
+            PartitionKeyPart::Null => "null".to_owned(),
+            PartitionKeyPart::Bool(is) => is.to_string(),
+            PartitionKeyPart::Number(number) => number.to_string(),
+            PartitionKeyPart::String(text) => serde_json::Value::from(text.as_str()).to_string(),
+        });
+        format!("[{}]", Vec::from_iter(texts).join(","))
     }
 
     /// Its parts.
@@ -55,12 +175,189 @@ impl PartitionKey {
     /// Bytes that are ordered as Cosmos DB orders these types, and begin with those of each prefix.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        todo!()
+        let mut out = vec![];
+        self.encode_into(&mut out);
+        out
+    }
+
+    pub(crate) fn encode_into(&self, out: &mut Vec<u8>) {
+        self.parts.iter().for_each(|part| part.encode(out));
+    }
+
+    /// Fails where it is not one of a container with so many paths, or too long to be stored.
+    pub(crate) fn check(&self, paths: usize) -> Result<()> {
+        if self.parts.len() != paths {
+            return Err(mismatch());
+        }
+        self.check_len()
+    }
+
+    /// The same for one that may be a prefix.
+    pub(crate) fn check_prefix(&self, paths: usize) -> Result<()> {
+        if self.parts.len() > paths {
+            return Err(mismatch());
+        }
+        self.check_len()
+    }
+
+    fn check_len(&self) -> Result<()> {
+        let is_too_long = |part: &PartitionKeyPart| matches!(part, PartitionKeyPart::String(text) if text.len() > MAX_STRING);
+        if self.parts.iter().any(is_too_long) {
+            let message = format!("A partition key has up to {MAX_STRING} bytes.");
+            return Err(Error::bad_request(message));
+        }
+        Ok(())
     }
 }
 
-impl From<&str> for PartitionKey {
-    fn from(part: &str) -> PartitionKey {
-        PartitionKey::new(vec![PartitionKeyPart::String(part.to_owned())])
+/// The error for a partition key that is not that of the container or document.
+pub fn mismatch() -> Error {
+    Error::bad_request(
+        "Partition key provided either doesn't correspond to definition in the collection or doesn't match partition key \
+         field values specified in the document.",
+    )
+    .with_sub_status(1001)
+}
+
+/// The length of the partition key with which an item's key begins. `None`: it is no key of a document.
+pub fn encoded_len(key: &[u8], paths: usize) -> Option<usize> {
+    let mut at = 0;
+    for _ in 0..paths {
+        at += match *key.get(at)? {
+            NUMBER => 9,
+            STRING => key[at..].iter().position(|byte| *byte == 0)? + 1,
+            _ => 1,
+        };
+    }
+    (at < key.len()).then_some(at)
+}
+
+/// The least key that is above all that begin with this.
+pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut after = prefix[..=last].to_vec();
+    after[last] += 1;
+    Some(after)
+}
+
+impl fmt::Display for PartitionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_json())
+    }
+}
+
+impl From<&str> for PartitionKeyPart {
+    fn from(part: &str) -> PartitionKeyPart {
+        PartitionKeyPart::String(part.to_owned())
+    }
+}
+
+impl From<f64> for PartitionKeyPart {
+    fn from(part: f64) -> PartitionKeyPart {
+        PartitionKeyPart::Number(part)
+    }
+}
+
+impl From<bool> for PartitionKeyPart {
+    fn from(part: bool) -> PartitionKeyPart {
+        PartitionKeyPart::Bool(part)
+    }
+}
+
+impl<P: Into<PartitionKeyPart>> From<P> for PartitionKey {
+    fn from(part: P) -> PartitionKey {
+        PartitionKey::new(vec![part.into()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_in_the_order_of_types_and_values() {
+        let ascending = [
+            "[{}]",
+            "[null]",
+            "[false]",
+            "[true]",
+            "[-1e300]",
+            "[-2.5]",
+            "[-0.0]",
+            "[1e-9]",
+            "[1]",
+            "[2]",
+            "[1e300]",
+            r#"[""]"#,
+            r#"["\u0000"]"#,
+            r#"["a"]"#,
+            r#"["a\u0000"]"#,
+            r#"["a\u0000b"]"#,
+            r#"["aa"]"#,
+            r#"["b"]"#,
+            r#"["é"]"#,
+            r#"["😀"]"#,
+        ];
+        let keys: Vec<_> = ascending
+            .iter()
+            .map(|json| PartitionKey::from_json(json).unwrap())
+            .collect();
+        for pair in keys.windows(2) {
+            assert!(
+                pair[0].encode() < pair[1].encode(),
+                "{} {}",
+                pair[0],
+                pair[1]
+            );
+        }
+        for (at, key) in keys.iter().enumerate() {
+            let mut item = key.encode();
+            item.extend_from_slice(b"id");
+            assert_eq!(encoded_len(&item, 1), Some(item.len() - 2));
+            assert_eq!(PartitionKey::from_json(&key.to_json()).unwrap(), *key);
+            // No other partition's key begins with it.
+            let others = keys.iter().enumerate().filter(|(other, _)| *other != at);
+            assert!(
+                others
+                    .clone()
+                    .all(|(_, other)| !other.encode().starts_with(&key.encode()))
+            );
+        }
+        let zero = |text| PartitionKey::from_json(text).unwrap().encode();
+        assert_eq!(zero("[0]"), zero("[-0.0]"));
+        assert_eq!(zero("[9007199254740993]"), zero("[9007199254740992]"));
+    }
+
+    #[test]
+    fn what_is_no_partition_key_is_refused() {
+        for json in [
+            "",
+            "\"a\"",
+            "{}",
+            "[[]]",
+            r#"[{"a":1}]"#,
+            "[1,2,3,4]",
+            "[1",
+            "[1,]",
+            r#"["\ud800"]"#,
+            "[1e999]",
+        ] {
+            assert!(PartitionKey::from_json(json).is_err(), "{json}");
+        }
+        assert!(PartitionKey::from_json("[]").unwrap().parts().is_empty());
+        let long = PartitionKey::from("x".repeat(2_049).as_str());
+        assert!(long.check(1).is_err() && long.check_prefix(1).is_err());
+        assert!(
+            PartitionKey::from("x".repeat(2_048).as_str())
+                .check(1)
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_prefix() {
+        assert_eq!(after_prefix(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(after_prefix(b"a\xff"), Some(b"b".to_vec()));
+        assert_eq!(after_prefix(b"\xff"), None);
     }
 }

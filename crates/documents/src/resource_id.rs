@@ -37,6 +37,14 @@ impl ResourceId {
         &self.bytes[..usize::from(self.len)]
     }
 
+    /// That of its database.
+    #[must_use]
+    pub fn database(&self) -> ResourceId {
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&self.bytes[..4]);
+        ResourceId { bytes, len: 4 }
+    }
+
     /// Of a container in this database, or of a document in this container: its bytes and these.
     pub(crate) fn child(&self, own: &[u8]) -> ResourceId {
         let parent = usize::from(self.len);
