@@ -165,6 +165,10 @@ fn part_at(root: Option<&str>, rest: &[String]) -> Result<PartitionKeyPart> {
         };
         text = Cow::Owned(found);
     }
+    // As Cosmos DB has it, an object or an array is no part of a key.
+    if text.trim_start().starts_with(['{', '[']) {
+        return Ok(PartitionKeyPart::Undefined);
+    }
     PartitionKeyPart::from_text(&text).ok_or_else(|| {
         Error::bad_request("A member of a document that is a partition key is to be a string, number, boolean or null.")
     })

@@ -221,6 +221,15 @@ pub(crate) fn ranges(state: &State, request: &Request, database: &str, id: &str)
     .with("etag", etag))
 }
 
+/// With one region for writes there are no conflicts.
+pub(crate) fn conflicts(state: &State, request: &Request, database: &str, id: &str) -> Answer {
+    let rid = state.documents.container(database, id)?.rid().to_string();
+    match request.method.as_str() {
+        "GET" | "POST" => Ok(page::<&str>(&rid, "Conflicts", &[], None)),
+        _ => Err(not_allowed()),
+    }
+}
+
 fn listed(request: &Request, rid: &str, member: &str, rows: Vec<(String, String)>) -> Answer {
     let (rows, continuation) = cut(request, rows)?;
     Ok(page(rid, member, &rows, continuation))

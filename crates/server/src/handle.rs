@@ -202,6 +202,7 @@ fn route(state: &State, request: &Request) -> Answer {
             items::document(state, request, database, coll, id)
         }
         Resource::Ranges(database, id) => catalog::ranges(state, request, database, id),
+        Resource::Conflicts(database, id) => catalog::conflicts(state, request, database, id),
         Resource::DeletePartition(database, id) => {
             items::delete_partition(state, request, database, id)
         }
@@ -213,7 +214,7 @@ fn route(state: &State, request: &Request) -> Answer {
         Resource::Metrics => own::metrics(state),
         Resource::Ready => own::ready(state),
         Resource::Account => Err(catalog::not_allowed()),
-        Resource::Health | Resource::Absent(_) | Resource::Unknown => {
+        Resource::Conflict | Resource::Health | Resource::Absent(_) | Resource::Unknown => {
             Err(Failure::not_found("There is no such resource."))
         }
     }

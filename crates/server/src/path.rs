@@ -9,6 +9,7 @@
 //! /dbs/DB/colls/COLL/docs                   Documents
 //! /dbs/DB/colls/COLL/docs/ID                Document
 //! /dbs/DB/colls/COLL/pkranges               Ranges
+//! /dbs/DB/colls/COLL/conflicts, conflicts/ID  Conflicts, Conflict: there are none
 //! /dbs/DB/colls/COLL/operations/partitionkeydelete
 //! /dbs/DB/colls/COLL/_due, _ttl             of this server alone
 //! /offers, /offers/ID                       Offers, Offer
@@ -27,6 +28,8 @@ pub(crate) enum Resource {
     Documents(String, String),
     Document(String, String, String),
     Ranges(String, String),
+    Conflicts(String, String),
+    Conflict,
     DeletePartition(String, String),
     Due(String, String),
     Ttl(String, String),
@@ -88,6 +91,8 @@ fn resource(parts: &[&str]) -> Resource {
         ["dbs", db, "colls", coll, "docs"] => Resource::Documents(own(db), own(coll)),
         ["dbs", db, "colls", coll, "docs", id] => Resource::Document(own(db), own(coll), own(id)),
         ["dbs", db, "colls", coll, "pkranges"] => Resource::Ranges(own(db), own(coll)),
+        ["dbs", db, "colls", coll, "conflicts"] => Resource::Conflicts(own(db), own(coll)),
+        ["dbs", _, "colls", _, "conflicts", _] => Resource::Conflict,
         ["dbs", db, "colls", coll, "operations", "partitionkeydelete"] => {
             Resource::DeletePartition(own(db), own(coll))
         }
@@ -111,7 +116,6 @@ fn absent(kind: &str) -> Resource {
         "sprocs" => Resource::Absent("stored procedures"),
         "triggers" => Resource::Absent("triggers"),
         "udfs" => Resource::Absent("user-defined functions"),
-        "conflicts" => Resource::Absent("conflicts"),
         "clientencryptionkeys" => Resource::Absent("client encryption keys"),
         "docs" => Resource::Absent("attachments"),
         _ => Resource::Unknown,
