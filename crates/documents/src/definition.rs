@@ -330,7 +330,7 @@ impl ContainerDefinition {
     }
 }
 
-/// The members of a path, as `/a/"b c"`.
+/// The members of a path, as `/a/"b c"` or `/a/'b c'`.
 pub fn member_path(path: &str) -> Result<MemberPath> {
     let wrong = || {
         Error::bad_request(format!(
@@ -340,9 +340,9 @@ pub fn member_path(path: &str) -> Result<MemberPath> {
     let mut rest = path.strip_prefix('/').ok_or_else(wrong)?;
     let mut members = vec![];
     loop {
-        let (name, after) = match rest.strip_prefix('"') {
-            Some(quoted) => quoted.split_once('"').ok_or_else(wrong)?,
-            None => rest.split_at(rest.find('/').unwrap_or(rest.len())),
+        let (name, after) = match rest.chars().next() {
+            Some(quote @ ('"' | '\'')) => rest[1..].split_once(quote).ok_or_else(wrong)?,
+            _ => rest.split_at(rest.find('/').unwrap_or(rest.len())),
         };
         if name.is_empty() || matches!(name, "*" | "?" | "[]") {
             return Err(wrong());
@@ -424,8 +424,13 @@ mod tests {
             path("/a/\"b/c\"/d"),
             Some(vec!["a".into(), "b/c".into(), "d".into()])
         );
+        assert_eq!(
+            path("/'a\" 1'/'b/c'"),
+            Some(vec!["a\" 1".into(), "b/c".into()])
+        );
         for wrong in [
-            "", "/", "a", "//a", "/a/", "/a//b", "/*", "/a/?", "/a/[]", "/\"a", "/\"a\"b",
+            "/'a", "/'a\"", "", "/", "a", "//a", "/a/", "/a//b", "/*", "/a/?", "/a/[]", "/\"a",
+            "/\"a\"b",
         ] {
             assert_eq!(path(wrong), None, "{wrong}");
         }

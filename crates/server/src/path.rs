@@ -71,6 +71,11 @@ impl Path {
             length if length % 2 == 0 => (parts[length - 2], length),
             length => (parts[length - 1], length - 1),
         };
+        // A deletion of a partition key is signed as one of that, of the container.
+        let (kind, named) = match kind == "operations" {
+            true => ("partitionkey", named - 2),
+            false => (kind, named),
+        };
         Some(Path {
             resource: resource(&parts),
             kind: kind.to_string(),
@@ -172,8 +177,8 @@ mod tests {
             (
                 "/dbs/a/colls/b/operations/partitionkeydelete",
                 Resource::DeletePartition(own("a"), own("b")),
-                "operations",
-                "dbs/a/colls/b/operations/partitionkeydelete",
+                "partitionkey",
+                "dbs/a/colls/b",
             ),
             (
                 "/dbs/a/colls/b/sprocs/x",

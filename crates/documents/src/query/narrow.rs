@@ -55,14 +55,15 @@ pub(super) fn key_condition(plan: &Plan, partition_paths: &[String]) -> KeyCondi
     }
 }
 
-/// The steps of a path as policies have it: `/a/b`, `/"a b"/c`, and `/?` or `/*` behind it.
+/// The steps of a path as policies have it: `/a/b`, `/"a b"/c`, `/'a b'/c`, and `/?` or `/*` behind it.
 pub(super) fn steps(path: &str) -> Vec<Step> {
     let (mut steps, mut rest) = (vec![], path);
     while let Some(behind) = rest.strip_prefix('/') {
-        let (name, next) = match behind
-            .strip_prefix('"')
-            .and_then(|name| name.split_once('"'))
-        {
+        let quote = behind
+            .chars()
+            .next()
+            .filter(|first| matches!(first, '"' | '\''));
+        let (name, next) = match quote.and_then(|quote| behind[1..].split_once(quote)) {
             Some(quoted) => quoted,
             None => behind.split_at(behind.find('/').unwrap_or(behind.len())),
         };
