@@ -39,8 +39,9 @@ pub(crate) fn databases(state: &State, request: &Request) -> Answer {
             query::of_rows(state, request, "", "Databases", rows()?)
         }
         "POST" => {
+            let offer = offers::wanted(request)?;
             let database = state.documents.create_database(&id_of(&request.body)?)?;
-            offers::create(state, request, &database.rid, &link(&database, None), false)?;
+            offers::create(state, offer, &database.rid, &link(&database, None))?;
             Ok(database_reply(201, &database, request))
         }
         _ => Err(not_allowed()),
@@ -92,15 +93,17 @@ pub(crate) fn containers(state: &State, request: &Request, database: &str) -> An
             query::of_rows(state, request, &rid, "DocumentCollections", rows()?)
         }
         "POST" => {
+            let offer = offers::wanted(request)?;
             let definition = ContainerDefinition::from_json(&request.body)?;
             let container = state.documents.create_container(&database.id, definition)?;
+            // Where the database has a throughput, its containers share that.
             let shares = offers::is_there(state, &database.rid)?;
+            let offer = offer.or_else(|| (!shares).then(offers::smallest));
             offers::create(
                 state,
-                request,
+                offer,
                 &container.rid(),
                 &link(&database, Some(&container)),
-                !shares,
             )?;
             Ok(container_reply(state, 201, &container, request))
         }

@@ -20,29 +20,38 @@ fn kept(state: &State) -> Result<ebbtide::Container, Failure> {
     Ok(state.documents.engine().container("offers")?)
 }
 
-/// The throughput that the request sets; by default, where a container shares none with its database.
+/// The throughput that the request sets, as an offer's content has it.
+pub(crate) fn wanted(request: &Request) -> Result<Option<Value>, Failure> {
+    if let Some(settings) = request.header("x-ms-cosmos-offer-autopilot-settings") {
+        return autoscale(settings).map(Some);
+    }
+    let Some(throughput) = request.header("x-ms-offer-throughput") else {
+        return Ok(None);
+    };
+    match throughput.parse::<u64>() {
+        Ok(throughput) if throughput >= SMALLEST => {
+            Ok(Some(json!({ "offerThroughput": throughput })))
+        }
+        _ => Err(Failure::bad_request(format!(
+            "The header x-ms-offer-throughput is a number from {SMALLEST}."
+        ))),
+    }
+}
+
+/// The content where nobody named a throughput.
+pub(crate) fn smallest() -> Value {
+    json!({ "offerThroughput": SMALLEST })
+}
+
+/// Keeps an offer of this content for what was created, if there is one.
 pub(crate) fn create(
     state: &State,
-    request: &Request,
+    content: Option<Value>,
     rid: &ResourceId,
     link: &str,
-    by_default: bool,
 ) -> Result<(), Failure> {
-    let content = match (
-        request.header("x-ms-cosmos-offer-autopilot-settings"),
-        request.header("x-ms-offer-throughput"),
-    ) {
-        (Some(settings), _) => autoscale(settings)?,
-        (None, Some(throughput)) => match throughput.parse::<u64>() {
-            Ok(throughput) if throughput >= SMALLEST => json!({ "offerThroughput": throughput }),
-            _ => {
-                return Err(Failure::bad_request(format!(
-                    "The header x-ms-offer-throughput is a number from {SMALLEST}."
-                )));
-            }
-        },
-        (None, None) if by_default => json!({ "offerThroughput": SMALLEST }),
-        (None, None) => return Ok(()),
+    let Some(content) = content else {
+        return Ok(());
     };
     let id = data_encoding::HEXLOWER.encode(rid.as_bytes());
     let offer = json!({

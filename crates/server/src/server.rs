@@ -45,6 +45,10 @@ impl Server {
         let tls = Tls::new(config)?;
         let clock = (config.clock == ClockKind::Manual).then(manual_clock);
         let engine = open(config, clock.clone())?;
+        if let Some(clock) = &clock {
+            // It goes on where it was moved to before.
+            clock.set(milliseconds(engine.now()));
+        }
         let control = control(config, &engine)?;
         let fails = |error: ebbtide_documents::Error| ServeError::new(error.to_string());
         let documents = Documents::with(engine.clone()).map_err(fails)?;
@@ -145,10 +149,14 @@ fn key(config: &Config) -> Result<Option<Key>, ServeError> {
 }
 
 fn manual_clock() -> ManualClock {
-    let since = SystemTime::now()
+    ManualClock::new(milliseconds(SystemTime::now()))
+}
+
+fn milliseconds(moment: SystemTime) -> u64 {
+    let since = moment
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
-    ManualClock::new(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn open(config: &Config, clock: Option<ManualClock>) -> Result<Database, ServeError> {
