@@ -18,5 +18,6 @@ macro_rules! pages {
 pages! {
     which_call ttl durability batches transactions caches indexes reading changes analytical_copies time reclaim options
     looking_inside beside_others backups command_line errors sessions
+    documents_queries
     from_rocksdb from_fjall from_redb from_sled from_redis from_cosmos
 }

@@ -45,7 +45,12 @@ fn main() -> Result<()> {
     seeds.extend(LEDGERS.map(|json| ("backup", backup(json).into_bytes())));
     let moment = [&[3][..], &(NOW + 60_000).to_le_bytes()].concat();
     seeds.extend(LEDGERS.map(|json| ("ledger", [&moment, json.as_bytes()].concat())));
-    for (name, _) in TARGETS {
+    seeds.extend(QUERIES.map(|query| ("document_query", query.into())));
+    for name in TARGETS
+        .map(|(name, _)| name)
+        .into_iter()
+        .chain(["document_query"])
+    {
         let folder = Path::new("seeds").join(name);
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).expect("seeds/ can be written");
@@ -231,6 +236,18 @@ const LEDGERS: [&str; 2] = [
         r#"t_floor":0,"override_floor":0,"floor_seq":0},"known_from":0,"changes":[{"what":{"expire":"all"},"#,
         r#""at":1772366400000,"seq":80}]}},"settings_seq":80,"flushed":90}]}"#,
     ),
+];
+
+/// Queries, each with a document behind a zero byte.
+const QUERIES: [&str; 8] = [
+    "SELECT * FROM c WHERE c.a = 1 AND c[\"b\"].d[0] != @p\0{\"a\":1,\"b\":{\"d\":[2]}}",
+    "SELECT DISTINCT TOP 3 c.a, c.b AS x FROM root AS c ORDER BY c.a DESC, c.b\0{\"a\":\"x\",\"b\":null}",
+    "SELECT VALUE {n: COUNT(1), m: MAX(c.a)} FROM c GROUP BY c.b\0{\"a\":1.50,\"b\":[1,{\"x\":true}]}",
+    "SELECT VALUE t || 'x' FROM t IN c.a WHERE t LIKE '%[a-c]_^%' ESCAPE '^'\0{\"a\":[\"\\u0061b%\",3]}",
+    "SELECT VALUE c.a IN (1,2,3,4,5,6,7,8,@s) ? -c.a : (c.b ?? ~5) FROM c\0{\"a\":8,\"b\":-0.5e3}",
+    "SELECT VALUE SUBSTRING(REPLACE(UPPER(c.a), 'B', 'é'), 1, 2) FROM c OFFSET 0 LIMIT 9\0{\"a\":\"abcé\"}",
+    "SELECT VALUE ARRAY_CONTAINS(c.a, {x: 1}, true) FROM c WHERE NOT IS_NULL(c.pk) OR c.id BETWEEN 'a' AND 'b'\0{\"a\":[{\"x\":1.0}]}",
+    "SELECT (c.a + 1) * 2 - 3 / 4 % 5 AS n, [c.b, undefined], ARRAY_SLICE(c.a, -1) FROM c.d AS c\0{\"d\":{\"a\":[1]}}",
 ];
 
 const LINES: [&str; 6] = [

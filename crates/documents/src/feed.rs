@@ -22,11 +22,11 @@ const KEPT: usize = 16_384;
 /// A page of the latest versions of documents, in the order of versions.
 #[derive(Clone, Debug)]
 pub struct ChangeFeedPage {
-    /// The documents. There may be none though there is more: what was to be told has changed again, or expired.
+    /// The documents; none where there is nothing more now.
     pub documents: Vec<Document>,
     /// All up to this was told: the next page goes on [`After`](ChangeStartAt::After) it.
     pub version: Version,
-    /// Whether there is more now.
+    /// Whether there may be more now.
     pub has_more: bool,
 }
 
@@ -75,17 +75,28 @@ impl Container {
     /// # Errors
     /// [`BadRequest`](crate::ErrorKind::BadRequest): no partition key of this container.
     pub fn changes(&self, from: &ChangeStart, limit: usize) -> Result<ChangeFeedPage> {
-        let limit = limit.max(1);
-        let mut rest = match self.last_pass().take(from) {
-            Some(rest) => rest,
-            None => self.pass(from, limit.max(KEPT))?,
-        };
+        let mut page = self.page_of_changes(from, limit.max(1))?;
+        while page.documents.is_empty() && page.has_more {
+            let at = ChangeStartAt::After(page.version);
+            page = self.page_of_changes(&ChangeStart { at, ..from.clone() }, limit.max(1))?;
+        }
+        Ok(page)
+    }
+
+    /// The same, perhaps without documents though there is more: what was to be told has changed again, or expired.
+    fn page_of_changes(&self, from: &ChangeStart, limit: usize) -> Result<ChangeFeedPage> {
+        let kept = self.last_pass().take(from);
+        let is_of_now = kept.is_none();
+        let mut rest = kept.map_or_else(|| self.pass(from, limit.max(KEPT)), Ok)?;
         let page: Vec<_> = rest.found.drain(..limit.min(rest.found.len())).collect();
         let version = match page.last() {
             Some((version, _)) if !rest.found.is_empty() => *version,
             _ => rest.up_to,
         };
-        let has_more = !rest.found.is_empty() || rest.has_more;
+        let has_more = match rest.found.is_empty() {
+            true => rest.has_more || !is_of_now && self.engine().last_version() > version,
+            false => true,
+        };
         if !rest.found.is_empty() {
             let at = ChangeStartAt::After(version);
             rest.start = ChangeStart { at, ..from.clone() };

@@ -1,4 +1,4 @@
-//! What COUNT, SUM, AVG, MIN and MAX know after some documents.
+//! COUNT, SUM, AVG, MIN and MAX, as far as they are after some documents.
 
 use super::ast::Aggregate;
 use super::value::{Tree, Value, number_text};

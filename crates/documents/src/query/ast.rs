@@ -32,7 +32,7 @@ pub(super) enum Projection {
     List(Vec<(Expr, String)>),
 }
 
-/// What the query's one name stands for: a document, or what it has at a path, or each element of the array there.
+/// The source that the query's one name stands for: a document, or its value at a path, or each element of the array there.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Source {
     pub path: Vec<Step>,

@@ -1,12 +1,12 @@
-//! What functions do. An argument of a type that a function does not take makes it undefined.
+//! The functions. An argument of a type that a function does not take makes it undefined.
 
 use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::eval::{Node, Row, truth};
 use super::function::Function;
-use super::scan;
 use super::value::Value;
+use super::{escape, scan};
 
 pub(super) fn call<'a>(function: Function, arguments: &'a [Node], row: &'a Row<'a>) -> Value<'a> {
     use Function as F;
@@ -152,7 +152,7 @@ fn of_string<'a>(
     })
 }
 
-/// What takes a string alone.
+/// Functions that take a string alone.
 fn changed<'a>(function: Function, text: &Cow<'a, str>) -> Option<Value<'a>> {
     use Function as F;
     let cut = |of: for<'t> fn(&'t str) -> &'t str| match text {
@@ -305,8 +305,8 @@ fn array_contains(of: &Value<'_>, sought: &Value<'_>, partly: Option<Value<'_>>)
 
 fn has_members(object: &str, sought: &str) -> bool {
     scan::members(sought).all(|(name, value)| {
-        let mut same = scan::members(object).filter(|(known, _)| *known == name);
-        same.any(|(_, known)| Value::read(known).equal(&Value::read(value)) == Some(true))
+        let known = escape::read(name.text, false).and_then(|name| scan::member(object, &name));
+        known.is_some_and(|known| Value::read(known).equal(&Value::read(value)) == Some(true))
     })
 }
 

@@ -7,10 +7,11 @@ use serde_json::Value as Json;
 
 use super::ast::{Aggregate, Count, Expr, Literal, Projection, Select, Source, Step, Unary};
 use super::eval::{Constant, MAX_VALUE_BYTES, Node, Property, Row, int32};
+use super::function::Function;
 use super::like::{self, Pattern};
 use super::parser::Parsed;
 use super::scan::Paths;
-use super::value::Value;
+use super::value::{Tree, Value};
 use super::{Error, Result, refused};
 
 /// How a query is run.
@@ -246,7 +247,7 @@ impl Compiler<'_> {
                 Node::Like(value, pattern_of(pattern, *escape))
             }
             Expr::Conditional(three) => Node::Conditional(self.three(three)?),
-            Expr::Call(function, arguments) => Node::Call(*function, self.nodes(arguments)?),
+            Expr::Call(function, arguments) => called(*function, self.nodes(arguments)?),
         };
         folded(node)
     }
@@ -327,6 +328,20 @@ fn property(name: &str) -> Option<Property> {
     })
 }
 
+/// A constant array that is searched for a whole value is a set.
+fn called(function: Function, mut arguments: Vec<Node>) -> Node {
+    if function == Function::ArrayContains
+        && let [Node::Constant(Constant::Nested(array)), _] = &arguments[..]
+        && let Some(Tree::Array(elements)) = Tree::parse(array)
+    {
+        return Node::InSet(
+            Box::new(arguments.remove(1)),
+            elements.into_iter().collect(),
+        );
+    }
+    Node::Call(function, arguments)
+}
+
 fn pattern_of(pattern: Box<Node>, escape: Option<char>) -> Pattern {
     match &*pattern {
         Node::Constant(Constant::String(text)) => Pattern::Fixed(like::parts(text, escape)),
@@ -334,7 +349,7 @@ fn pattern_of(pattern: Box<Node>, escape: Option<char>) -> Pattern {
     }
 }
 
-/// What depends on no document is computed once.
+/// Computes once a node that depends on no document.
 fn folded(node: Node) -> Result<Node> {
     let constant = |nodes: &[Node]| nodes.iter().all(Node::is_constant);
     let foldable = match &node {

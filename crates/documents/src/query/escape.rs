@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// What stands between the quotes, without its escapes; `None` where one is none. A half of a surrogate pair that stands
+/// The text between the quotes, without its escapes; `None` where one is none. A half of a surrogate pair that stands
 /// alone, which no string of Rust can hold, is read as U+FFFD.
 pub(super) fn read(inner: &str, of_query: bool) -> Option<Cow<'_, str>> {
     let Some(first) = inner.find('\\') else {

@@ -20,7 +20,7 @@ pub(super) const MAX_VALUE_BYTES: usize = 16 << 20;
 pub(super) enum Node {
     Constant(Constant),
     Slot(usize),
-    /// What the source's name stands for.
+    /// The source itself.
     Whole,
     System(Property),
     /// The value of a key of GROUP BY, and of an aggregate.
@@ -36,7 +36,7 @@ pub(super) enum Node {
     Or(Vec<Node>),
     Between(Box<[Node; 3]>),
     In(Box<Node>, Vec<Node>),
-    /// Of many constants.
+    /// Of constants that are many, or an array.
     InSet(Box<Node>, HashSet<Tree>),
     Like(Box<Node>, Pattern),
     Conditional(Box<[Node; 3]>),
@@ -54,7 +54,7 @@ pub(super) enum Constant {
     Nested(String),
 }
 
-/// What a document has beside its text.
+/// A property that a document has beside its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Property {
     Rid,
@@ -64,7 +64,7 @@ pub(super) enum Property {
     Ts,
 }
 
-/// What an expression is evaluated over.
+/// The document, or the group of them, that an expression is evaluated over.
 pub(super) struct Row<'a> {
     pub text: &'a str,
     pub slots: &'a [Span],
@@ -96,6 +96,13 @@ impl<'a> Row<'a> {
         match self.system {
             Some(system) => self.whole.get_or_init(|| system.append_to(self.text)),
             None => self.text,
+        }
+    }
+
+    pub(super) fn to_whole(&self) -> String {
+        match self.system {
+            Some(system) => system.append_to(self.text),
+            None => self.text.to_owned(),
         }
     }
 
@@ -333,12 +340,19 @@ fn is_in<'a>(value: &Value<'a>, items: &'a [Node], row: &'a Row<'a>) -> Value<'a
 }
 
 fn chain<'a>(first: Value<'a>, rest: &'a [(Binary, Node)], row: &'a Row<'a>) -> Value<'a> {
-    rest.iter()
-        .fold(first, |left, (operator, operand)| match operator {
-            Binary::Coalesce if left.is_undefined() => operand.value(row),
-            Binary::Coalesce => left,
-            _ => binary(*operator, left, operand.value(row), row),
-        })
+    let mut left = first;
+    for (operator, operand) in rest {
+        // Either the left operand decides, or it is undefined and so is the rest.
+        if left.is_undefined() != (*operator == Binary::Coalesce) {
+            break;
+        }
+        let right = operand.value(row);
+        left = match operator {
+            Binary::Coalesce => right,
+            _ => binary(*operator, left, right, row),
+        };
+    }
+    left
 }
 
 fn binary<'a>(operator: Binary, left: Value<'a>, right: Value<'a>, row: &Row<'_>) -> Value<'a> {

@@ -151,7 +151,7 @@ impl Execution {
         self.row_count >= self.limits.rows || self.row_bytes >= self.limits.bytes
     }
 
-    /// What the source has instead of the document.
+    /// The parts of a document that the source takes instead of it.
     fn elements(&mut self, plan: &Plan, text: &str) -> Result<()> {
         let iterates = plan.source.as_ref().is_some_and(|source| source.iterates);
         if !iterates {
@@ -240,7 +240,7 @@ fn no_json() -> Error {
 /// The row's text; `None` where its value is undefined.
 fn project(output: &Output, row: &Row<'_>) -> Result<Option<String>> {
     let text = match output {
-        Output::All => Some(row.whole().to_owned()),
+        Output::All => Some(row.to_whole()),
         Output::Value(node) => {
             let mut out = String::new();
             node.write(row, &mut out);
@@ -254,7 +254,7 @@ fn project(output: &Output, row: &Row<'_>) -> Result<Option<String>> {
     }
 }
 
-/// What is held until the end, in bytes.
+/// The bytes that are held until the end.
 #[derive(Debug)]
 struct Held {
     bytes: usize,
@@ -369,7 +369,7 @@ impl Sorted {
     }
 }
 
-/// What GROUP BY makes one row of, in the order in which the first of each came.
+/// The groups that become a row each, in the order in which the first of each came.
 #[derive(Debug, Default)]
 struct Groups {
     places: HashMap<Vec<Option<Tree>>, usize>,

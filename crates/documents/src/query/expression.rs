@@ -103,11 +103,10 @@ impl<'a> Parser<'a> {
         if self.is_keyword("SELECT") {
             return Err(self.unsupported("a subquery"));
         }
-        let items = self.list(")")?;
-        if items.is_empty() {
+        if self.token == Token::Sign(")") {
             return Err(self.unexpected("a value"));
         }
-        Ok(items)
+        self.list(")")
     }
 
     fn like(&mut self, value: Expr) -> Result<Expr> {

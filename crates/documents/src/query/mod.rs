@@ -87,7 +87,7 @@ impl Default for QueryLimits {
     }
 }
 
-/// What a document has beside its JSON. Each is asked for only where a row shows it.
+/// The properties that a document has beside its JSON. Each is asked for only where a row shows it.
 pub trait System {
     /// `_rid`.
     fn rid(&self) -> Cow<'_, str>;
@@ -182,7 +182,7 @@ pub struct Progress {
     pub emitted: u64,
 }
 
-/// What clauses a query has, as a query plan tells them.
+/// The clauses of a query, as a query plan tells them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryInfo {
     /// SELECT DISTINCT.
@@ -277,15 +277,15 @@ impl PartialEq for Query {
 }
 
 impl BoundQuery {
-    /// What WHERE says of `id` and of the values at the partition key's paths (`/a/b`). Whatever it leaves out cannot be a
-    /// row; whatever it admits is still to be pushed.
+    /// The condition that WHERE sets for `id` and for the values at the partition key's paths (`/a/b`). No document that it
+    /// leaves out can be a row; one that it admits is still to be pushed.
     #[must_use]
     pub fn key_condition(&self, partition_paths: &[String]) -> KeyCondition {
         narrow::key_condition(&self.plan, partition_paths)
     }
 
-    /// What WHERE says of the value at one path (`/a/b`), as [`BoundQuery::key_condition`] does; `None` where it says
-    /// nothing.
+    /// The condition that WHERE sets for the value at one path (`/a/b`), as [`BoundQuery::key_condition`] does; `None` where
+    /// there is none.
     #[must_use]
     pub fn indexed(&self, path: &str) -> Option<ValueRange> {
         let range = narrow::of_path(&self.plan, &narrow::steps(path));
@@ -307,7 +307,7 @@ impl BoundQuery {
         (!self.plan.order.is_empty()).then(|| keys.collect())
     }
 
-    /// What clauses it has.
+    /// Its clauses.
     #[must_use]
     pub fn info(&self) -> &QueryInfo {
         &self.info

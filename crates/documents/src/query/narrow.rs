@@ -1,4 +1,5 @@
-//! What a filter says of keys and indexes: which documents it can be true of. The filter is still evaluated over each.
+//! The conditions that a filter sets for keys and indexes: it can be true of no other documents. It is still evaluated over
+//! each.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -36,7 +37,7 @@ pub enum ValueRange {
     StartsWith(String),
 }
 
-/// What a filter says of a document's key.
+/// The condition that a filter sets for a document's key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyCondition {
     /// Of the values at the partition key's paths, in their order.
@@ -247,7 +248,7 @@ fn order(one: &Scalar, other: &Scalar) -> Option<Ordering> {
     }
 }
 
-/// What two conditions say together, or as much of it as one range can.
+/// The range of two conditions together, or as much of it as one range can.
 fn both(one: ValueRange, other: ValueRange) -> ValueRange {
     match (one, other) {
         (ValueRange::Any, range) | (range, ValueRange::Any) => range,

@@ -28,7 +28,8 @@ pub(super) struct Parser<'a> {
     /// The names that paths begin with. FROM, which says what is one, comes later.
     pub(super) roots: Vec<(&'a str, usize)>,
     /// In the order of their first use.
-    pub(super) parameters: Vec<(String, usize)>,
+    parameters: Vec<(String, usize)>,
+    noted: HashSet<&'a str>,
 }
 
 /// A query, and where it first uses each parameter.
@@ -52,6 +53,7 @@ pub(super) fn parse(text: &str) -> Result<Parsed> {
         aggregates: false,
         roots: vec![],
         parameters: vec![],
+        noted: HashSet::new(),
     };
     parser.advance()?;
     parser.select()
@@ -167,7 +169,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What follows FROM: the name that stands for it in the query, and what it is.
+    /// The source, behind FROM: the name that stands for it in the query, and what it is.
     fn source(&mut self) -> Result<(&'a str, Source)> {
         if self.token == Token::Sign("(") {
             return Err(self.unsupported("a subquery"));
@@ -278,8 +280,8 @@ impl<'a> Parser<'a> {
         })
     }
 
-    pub(super) fn note_parameter(&mut self, name: &str) {
-        if !self.parameters.iter().any(|(known, _)| known == name) {
+    pub(super) fn note_parameter(&mut self, name: &'a str) {
+        if self.noted.insert(name) {
             self.parameters.push((name.to_owned(), self.at));
         }
     }

@@ -3,6 +3,8 @@
 //! A document was checked when it was written, so what is passed over is only measured: brackets are counted, strings are
 //! skipped. Text that is no JSON gives no answer or some part of itself, and never a panic.
 
+use std::collections::{BTreeMap, HashMap};
+
 use super::ast::Step;
 use super::escape;
 
@@ -11,13 +13,14 @@ use super::escape;
 pub(super) struct Paths {
     nodes: Vec<Node>,
     paths: Vec<Vec<Step>>,
+    slots: HashMap<Vec<Step>, usize>,
 }
 
 #[derive(Debug, Default)]
 struct Node {
     slot: Option<usize>,
-    members: Vec<(String, usize)>,
-    elements: Vec<(u64, usize)>,
+    members: Members,
+    elements: BTreeMap<u64, usize>,
     /// The slots of all longer paths: a member that is there twice is taken the second time, with nothing left of the
     /// first.
     below: Vec<usize>,
@@ -29,11 +32,12 @@ pub(super) type Span = (usize, usize);
 impl Paths {
     /// The path's slot.
     pub(super) fn add(&mut self, path: &[Step]) -> usize {
-        if let Some(slot) = self.paths.iter().position(|known| known == path) {
+        if let Some(&slot) = self.slots.get(path) {
             return slot;
         }
         let slot = self.paths.len();
         self.paths.push(path.to_vec());
+        self.slots.insert(path.to_vec(), slot);
         if self.nodes.is_empty() {
             self.nodes.push(Node::default());
         }
@@ -48,28 +52,14 @@ impl Paths {
 
     fn child(&mut self, at: usize, step: &Step) -> usize {
         let (next, node) = (self.nodes.len(), &mut self.nodes[at]);
-        let found = match step {
-            Step::Member(name) => {
-                let found = node.members.iter().find(|(known, _)| known == name);
-                let found = found.map(|&(_, child)| child);
-                if found.is_none() {
-                    node.members.push((name.clone(), next));
-                }
-                found
-            }
-            Step::Element(index) => {
-                let found = node.elements.iter().find(|(known, _)| known == index);
-                let found = found.map(|&(_, child)| child);
-                if found.is_none() {
-                    node.elements.push((*index, next));
-                }
-                found
-            }
+        let child = match step {
+            Step::Member(name) => node.members.child(name, next),
+            Step::Element(index) => *node.elements.entry(*index).or_insert(next),
         };
-        found.unwrap_or_else(|| {
+        if child == next {
             self.nodes.push(Node::default());
-            next
-        })
+        }
+        child
     }
 
     pub(super) fn path(&self, slot: usize) -> &[Step] {
@@ -95,7 +85,7 @@ impl Paths {
         scanner.skip_blanks();
         let start = scanner.at;
         match scanner.peek()? {
-            b'{' if !node.members.is_empty() => self.object(node, scanner, slots)?,
+            b'{' if !node.members.few.is_empty() => self.object(node, scanner, slots)?,
             b'[' if !node.elements.is_empty() => self.array(node, scanner, slots)?,
             _ => scanner.skip_value()?,
         }
@@ -109,12 +99,8 @@ impl Paths {
         let mut more = scanner.open(b'}');
         while more {
             let name = scanner.name()?;
-            match node
-                .members
-                .iter()
-                .find(|(known, _)| is_called(name, known))
-            {
-                Some(&(_, child)) => self.value(child, scanner, slots)?,
+            match node.members.find(name) {
+                Some(child) => self.value(child, scanner, slots)?,
                 None => scanner.skip_value()?,
             }
             more = scanner.more(b'}')?;
@@ -125,8 +111,8 @@ impl Paths {
     fn array(&self, node: &Node, scanner: &mut Scanner<'_>, slots: &mut [Span]) -> Option<()> {
         let (mut more, mut index) = (scanner.open(b']'), 0);
         while more {
-            match node.elements.iter().find(|(wanted, _)| *wanted == index) {
-                Some(&(_, child)) => self.value(child, scanner, slots)?,
+            match node.elements.get(&index) {
+                Some(&child) => self.value(child, scanner, slots)?,
                 None => scanner.skip_value()?,
             }
             index += 1;
@@ -136,10 +122,62 @@ impl Paths {
     }
 }
 
-/// Whether a name as it is written, without its quotes, is this one.
-fn is_called(written: &str, name: &str) -> bool {
-    written == name
-        || (written.contains('\\') && escape::read(written, false).as_deref() == Some(name))
+/// The names that a node asks for.
+#[derive(Debug, Default)]
+struct Members {
+    few: Vec<(String, usize)>,
+    /// All of them, where they are many.
+    many: HashMap<String, usize>,
+}
+
+/// As many names are compared one by one.
+const FEW: usize = 12;
+
+impl Members {
+    fn child(&mut self, name: &str, next: usize) -> usize {
+        if let Some(known) = self.known(name) {
+            return known;
+        }
+        self.few.push((name.to_owned(), next));
+        if self.few.len() == FEW {
+            self.many.extend(self.few.iter().cloned());
+        } else if self.few.len() > FEW {
+            self.many.insert(name.to_owned(), next);
+        }
+        next
+    }
+
+    fn known(&self, name: &str) -> Option<usize> {
+        if !self.many.is_empty() {
+            return self.many.get(name).copied();
+        }
+        let found = self.few.iter().find(|(known, _)| known == name);
+        found.map(|&(_, child)| child)
+    }
+
+    #[inline]
+    fn find(&self, name: Name<'_>) -> Option<usize> {
+        match name.escaped {
+            true => self.known(&escape::read(name.text, false)?),
+            false => self.known(name.text),
+        }
+    }
+}
+
+/// A member's name, as it is written between its quotes.
+#[derive(Clone, Copy)]
+pub(super) struct Name<'a> {
+    pub text: &'a str,
+    escaped: bool,
+}
+
+impl Name<'_> {
+    fn is(self, name: &str) -> bool {
+        match self.escaped {
+            true => escape::read(self.text, false).as_deref() == Some(name),
+            false => self.text == name,
+        }
+    }
 }
 
 /// The elements of an array, each as it is written; those up to the first that is no JSON.
@@ -153,8 +191,8 @@ pub(super) fn elements(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The members of an object: each name as it is written between its quotes, and the value.
-pub(super) fn members(text: &str) -> impl Iterator<Item = (&str, &str)> {
+/// The members of an object, each as it is written.
+pub(super) fn members(text: &str) -> impl Iterator<Item = (Name<'_>, &str)> {
     let mut scanner = Scanner::new(text);
     let mut more = scanner.open(b'}');
     std::iter::from_fn(move || {
@@ -165,9 +203,9 @@ pub(super) fn members(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// What an object has by this name: the last, where there are several.
+/// The member of this name: the last, where there are several.
 pub(super) fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
-    let found = members(object).filter(|(written, _)| is_called(written, name));
+    let found = members(object).filter(|(written, _)| written.is(name));
     found.last().map(|(_, value)| value)
 }
 
@@ -183,10 +221,12 @@ impl<'a> Scanner<'a> {
         scanner
     }
 
+    #[inline]
     pub(super) fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
+    #[inline]
     pub(super) fn skip_blanks(&mut self) {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
             self.at += 1;
@@ -203,6 +243,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Goes over a comma, behind which there is more, or over the bracket that closes.
+    #[inline]
     pub(super) fn more(&mut self, close: u8) -> Option<bool> {
         self.skip_blanks();
         let byte = self.peek()?;
@@ -213,21 +254,23 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A member's name, as it is written between its quotes; goes over the colon behind it.
-    pub(super) fn name(&mut self) -> Option<&'a str> {
+    /// A member's name; goes over the colon behind it.
+    #[inline]
+    pub(super) fn name(&mut self) -> Option<Name<'a>> {
         self.skip_blanks();
         let start = self.at + 1;
         if self.peek()? != b'"' {
             return None;
         }
-        self.skip_string()?;
+        let escaped = self.skip_string()?;
         let end = self.at - 1;
         self.skip_blanks();
         if self.peek()? != b':' {
             return None;
         }
         self.at += 1;
-        Some(&self.text[start..end])
+        let text = &self.text[start..end];
+        Some(Name { text, escaped })
     }
 
     pub(super) fn value(&mut self) -> Option<&'a str> {
@@ -240,15 +283,13 @@ impl<'a> Scanner<'a> {
     fn skip_value(&mut self) -> Option<()> {
         self.skip_blanks();
         match self.peek()? {
-            b'"' => self.skip_string(),
+            b'"' => self.skip_string().map(|_| ()),
             b'{' | b'[' => self.skip_nested(),
             b',' | b':' | b'}' | b']' => None,
             _ => {
                 let rest = &self.text.as_bytes()[self.at..];
-                let end = rest.iter().position(|byte| {
-                    matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t')
-                });
-                self.at += end.unwrap_or(rest.len());
+                let ends = |byte: &u8| ENDS[usize::from(*byte)];
+                self.at += rest.iter().position(ends).unwrap_or(rest.len());
                 Some(())
             }
         }
@@ -273,22 +314,36 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn skip_string(&mut self) -> Option<()> {
+    /// Tells whether it has escapes.
+    #[inline]
+    fn skip_string(&mut self) -> Option<bool> {
         let bytes = self.text.as_bytes();
-        let mut at = self.at + 1;
+        let (mut at, mut escaped) = (self.at + 1, false);
         loop {
             at += quote_or_backslash(bytes.get(at..)?)?;
             if bytes[at] == b'"' {
                 self.at = at + 1;
-                return Some(());
+                return Some(escaped);
             }
+            escaped = true;
             at += 2;
         }
     }
 }
 
+/// The bytes that end a number or a word.
+const ENDS: [bool; 256] = {
+    let (mut ends, mut at) = ([false; 256], 0);
+    while at < 256 {
+        ends[at] = matches!(at as u8, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
+        at += 1;
+    }
+    ends
+};
+
 /// Where the first `"` or `\` is. Eight bytes are looked at in a time: a zero byte of a word that was exclusive-ored with
 /// the sought one borrows from its highest bit.
+#[inline]
 fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = 0x8080_8080_8080_8080;

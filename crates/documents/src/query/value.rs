@@ -131,11 +131,11 @@ pub(super) fn number_text(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() <= EXACT {
         return (value as i64).to_string();
     }
-    let magnitude = value.abs();
-    if (1e-5..1e17).contains(&magnitude) {
-        return format!("{value}");
+    // As JavaScript writes them.
+    match (1e-6..1e21).contains(&value.abs()) {
+        true => format!("{value}"),
+        false => format!("{value:e}"),
     }
-    format!("{value:e}")
 }
 
 /// Short integers, which most numbers are, need no general parser.
@@ -187,7 +187,7 @@ impl Tree {
             b'{' => {
                 let (mut more, mut members) = (scanner.open(b'}'), vec![]);
                 while more {
-                    let name = escape::read(scanner.name()?, false)?;
+                    let name = escape::read(scanner.name()?.text, false)?;
                     members.push((name.into(), Self::nested(scanner, depth + 1)?));
                     more = scanner.more(b'}')?;
                 }

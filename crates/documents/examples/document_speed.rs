@@ -1,0 +1,100 @@
+//! Documents against the engine below them, in one run: a read against `get`, an upsert against `put`, for documents of 300
+//! bytes. `cargo run --release --package ebbtide-documents --example document_speed`
+
+use std::time::{Duration, Instant};
+
+use ebbtide::{Options, Result as EngineResult};
+use ebbtide_documents::{Conditions, ContainerDefinition, Documents, PartitionKey};
+
+const DOCUMENTS: u64 = 20_000;
+const ROUNDS: u32 = 9;
+
+fn body(n: u64) -> Vec<u8> {
+    let mut body = format!(
+        "{{\"id\":\"{n:08}\",\"user\":\"u{:04}\",\"cart\":[{n},{}],\"at\":{}.25,\"text\":\"",
+        n % 1_000,
+        n * 7,
+        n * 31
+    );
+    while body.len() < 286 {
+        body.push_str("some words ");
+    }
+    body.truncate(286);
+    (body + "\",\"ttl\":36000")
+        .into_bytes()
+        .into_iter()
+        .chain([b'}'])
+        .collect()
+}
+
+/// The middle of what several rounds took, each over all documents.
+fn middle(mut round: impl FnMut(u64)) -> Duration {
+    let mut took: Vec<_> = (0..ROUNDS)
+        .map(|_| {
+            let began = Instant::now();
+            (0..DOCUMENTS).for_each(&mut round);
+            began.elapsed()
+        })
+        .collect();
+    took.sort_unstable();
+    took[took.len() / 2] / DOCUMENTS as u32
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = tempfile::tempdir()?;
+    let engine = Options::new().open(folder.path())?;
+    let documents = Documents::with(engine.clone())?;
+    documents.create_database("db")?;
+    let mut definition = ContainerDefinition::new("c", "/user");
+    definition.default_ttl = "1h".parse()?;
+    let c = documents.create_container("db", definition)?;
+    let plain = engine.container("plain")?;
+
+    let all: Vec<_> = (0..DOCUMENTS).map(body).collect();
+    let keys: Vec<_> = (0..DOCUMENTS)
+        .map(|n| PartitionKey::from(&*format!("u{:04}", n % 1_000)))
+        .collect();
+    let ids: Vec<_> = (0..DOCUMENTS).map(|n| format!("{n:08}")).collect();
+    let at = |n: u64| usize::try_from(n).expect("a place");
+    println!("documents of {} bytes, nanoseconds each", all[0].len());
+    let none = Conditions::none();
+    let put = middle(|n| {
+        plain
+            .put_with_ttl(&ids[at(n)], &all[at(n)], Duration::from_secs(36_000))
+            .expect("a put")
+    });
+    let upsert = middle(|n| {
+        drop(
+            c.upsert(&keys[at(n)], &all[at(n)], &none)
+                .expect("an upsert"),
+        )
+    });
+    println!(
+        "put {:5}  upsert {:5}  {:.2} x",
+        put.as_nanos(),
+        upsert.as_nanos(),
+        ratio(upsert, put)
+    );
+    for place in ["memory", "tables"] {
+        if place == "tables" {
+            engine.flush()?;
+            engine.compact()?;
+        }
+        let get = middle(|n| {
+            let found: EngineResult<_> = plain.get(&ids[at(n)]);
+            assert!(found.expect("a get").is_some());
+        });
+        let read = middle(|n| drop(c.read(&keys[at(n)], &ids[at(n)]).expect("a read")));
+        println!(
+            "get {:5}  read   {:5}  {:.2} x  from {place}",
+            get.as_nanos(),
+            read.as_nanos(),
+            ratio(read, get)
+        );
+    }
+    Ok(())
+}
+
+fn ratio(one: Duration, other: Duration) -> f64 {
+    one.as_secs_f64() / other.as_secs_f64()
+}

@@ -1,0 +1,176 @@
+//! Databases and containers.
+
+use ebbtide_documents::{ContainerDefinition, Documents};
+
+use super::{START_MS, body, container, documents, key, refused};
+
+#[test]
+fn databases() {
+    let (documents, _) = documents();
+    refused(documents.create_database("db"), 409);
+    for wrong in ["", "a/b", "a#b"] {
+        refused(documents.create_database(wrong), 400);
+    }
+    let other = documents.create_database("a database of ö").unwrap();
+    let ids: Vec<_> = documents
+        .databases()
+        .unwrap()
+        .into_iter()
+        .map(|info| info.id)
+        .collect();
+    assert_eq!(ids, ["a database of ö", "db"]);
+    assert_eq!(documents.database(&other.id).unwrap(), other);
+    assert_eq!(documents.database(&other.rid.to_string()).unwrap(), other);
+    let json: serde_json::Value = serde_json::from_str(&other.to_json()).unwrap();
+    assert_eq!(json["_self"], format!("dbs/{}/", other.rid));
+    assert_eq!(
+        (&json["id"], &json["_ts"]),
+        (&"a database of ö".into(), &(START_MS / 1_000).into())
+    );
+    documents.delete_database(&other.id).unwrap();
+    refused(documents.delete_database(&other.id), 404);
+    assert_eq!(
+        refused(documents.database(&other.id), 404).sub_status(),
+        1003
+    );
+    assert_ne!(documents.create_database(&other.id).unwrap().rid, other.rid);
+}
+
+#[test]
+fn containers() {
+    let (documents, _) = documents();
+    refused(
+        documents.create_container("none", ContainerDefinition::new("c", "/p")),
+        404,
+    );
+    let c = container(
+        &documents,
+        ",\"conflictResolutionPolicy\":{\"mode\":\"LastWriterWins\"}",
+    );
+    refused(
+        documents.create_container("db", ContainerDefinition::new("c", "/p")),
+        409,
+    );
+    let rid = c.rid().to_string();
+    let database = documents.database("db").unwrap().rid.to_string();
+    for (database, id) in [
+        ("db", "c"),
+        ("db", &*rid),
+        (&*database, "c"),
+        (&*database, &*rid),
+    ] {
+        assert_eq!(
+            documents.container(database, id).unwrap().to_json(),
+            c.to_json()
+        );
+    }
+    let json: serde_json::Value = serde_json::from_str(&c.to_json()).unwrap();
+    assert_eq!(json["conflictResolutionPolicy"]["mode"], "LastWriterWins");
+    assert_eq!(json["partitionKey"]["paths"][0], "/p");
+    assert_eq!(json["_self"], format!("dbs/{database}/colls/{rid}/"));
+    // All handles are one: each sees the definition change.
+    let other = documents.container("db", "c").unwrap();
+    let mut definition = (*c.definition()).clone();
+    definition.default_ttl = "1h".parse().unwrap();
+    let replaced = documents
+        .replace_container("db", definition.clone())
+        .unwrap();
+    assert_eq!(
+        (other.to_json(), c.to_json()),
+        (replaced.to_json(), replaced.to_json())
+    );
+    definition.partition_key = vec!["/q".into()];
+    refused(documents.replace_container("db", definition), 400);
+    refused(
+        documents.replace_container("db", ContainerDefinition::new("none", "/p")),
+        404,
+    );
+
+    c.create(&key(), &body("1", "")).unwrap();
+    documents.delete_container("db", "c").unwrap();
+    refused(documents.delete_container("db", "c"), 404);
+    assert_eq!(
+        refused(documents.container("db", "c"), 404).sub_status(),
+        1003
+    );
+    let anew = container(&documents, "");
+    assert_ne!(anew.rid(), c.rid());
+    refused(anew.read(&key(), "1"), 404);
+    // The handles of the one that was deleted reach no other.
+    for result in [
+        c.read(&key(), "1").map(drop),
+        c.create(&key(), &body("2", "")).map(drop),
+        c.delete_partition(&key()),
+    ] {
+        assert_eq!(refused(result, 404).sub_status(), 1003);
+    }
+    assert!(anew.items().is_empty().unwrap());
+    documents.delete_database("db").unwrap();
+    refused(documents.container("db", "c"), 404);
+    assert_eq!(documents.engine().containers(), ["documents"]);
+}
+
+#[test]
+fn what_is_no_definition_is_refused() {
+    for (json, status) in [
+        ("", 400),
+        ("[]", 400),
+        ("{\"partitionKey\":{\"paths\":[\"/p\"]}}", 400),
+        (
+            "{\"id\":\"a/b\",\"partitionKey\":{\"paths\":[\"/p\"]}}",
+            400,
+        ),
+        ("{\"id\":\"c\"}", 400),
+        ("{\"id\":\"c\",\"partitionKey\":{\"paths\":[]}}", 400),
+        ("{\"id\":\"c\",\"partitionKey\":{\"paths\":[\"p\"]}}", 400),
+        (
+            "{\"id\":\"c\",\"partitionKey\":{\"paths\":[\"/a\",\"/b\",\"/c\",\"/d\"]}}",
+            400,
+        ),
+        (
+            "{\"id\":\"c\",\"partitionKey\":{\"paths\":[\"/p\"]},\"maxLiveBytes\":0}",
+            400,
+        ),
+        (
+            "{\"id\":\"c\",\"partitionKey\":{\"paths\":[\"/p\"]},\"indexingPolicy\":{\"indexingMode\":\"some\"}}",
+            400,
+        ),
+        (
+            "{\"id\":\"c\",\"partitionKey\":{\"paths\":[\"/p\"]},\"indexingPolicy\":[]}",
+            400,
+        ),
+        (
+            "{\"id\":\"c\",\"partitionKey\":{\"paths\":[\"/p\"]},\"changeFeedPolicy\":{\"retentionDuration\":-1}}",
+            400,
+        ),
+        (
+            "{\"id\":\"c\",\"partitionKey\":{\"paths\":[\"/p\"]},\"uniqueKeyPolicy\":{\"uniqueKeys\":[{\"paths\":[\"/a\"]}]}}",
+            501,
+        ),
+    ] {
+        let given = ContainerDefinition::from_json(json.as_bytes());
+        refused(given, status);
+    }
+}
+
+/// A second handle of one database of the engine finds what the first one makes.
+#[test]
+fn opened_twice() {
+    let (documents, _) = documents();
+    let twice = Documents::with(documents.engine().clone()).unwrap();
+    let c = container(&documents, "");
+    let same = twice.container("db", "c").unwrap();
+    c.create(&key(), &body("1", "")).unwrap();
+    assert_eq!(
+        same.read(&key(), "1").unwrap().version,
+        c.read(&key(), "1").unwrap().version
+    );
+    refused(
+        twice.create_container("db", ContainerDefinition::new("c", "/p")),
+        409,
+    );
+    twice
+        .create_container("db", ContainerDefinition::new("d", "/p"))
+        .unwrap();
+    assert_eq!(documents.containers("db").unwrap().len(), 2);
+}
