@@ -53,9 +53,16 @@ impl Key {
         let (link, raw) = (&request.path.link, &request.path.raw_link);
         let last = link.rsplit('/').next().unwrap_or_default();
         let links = [link.clone(), raw.clone(), last.to_lowercase()];
-        let fits = links
-            .iter()
-            .any(|link| self.signs(&text(request, link), &signature));
+        // Some sign a deletion of a partition key as one of the container.
+        let kinds = match request.path.kind.as_str() {
+            "partitionkey" => &["partitionkey", "colls"][..],
+            kind => &[kind],
+        };
+        let fits = links.iter().any(|link| {
+            kinds
+                .iter()
+                .any(|kind| self.signs(&text(request, kind, link), &signature))
+        });
         (!fits).then_some("The signature is not that of the request by the account's key.")
     }
 
@@ -76,12 +83,12 @@ pub(crate) struct Signed<'a> {
     pub date: Option<&'a str>,
 }
 
-fn text(request: &Signed<'_>, link: &str) -> String {
+fn text(request: &Signed<'_>, kind: &str, link: &str) -> String {
     let lower = |text: Option<&str>| text.unwrap_or_default().to_lowercase();
     format!(
         "{}\n{}\n{link}\n{}\n{}\n",
         request.verb.to_lowercase(),
-        request.path.kind.to_lowercase(),
+        kind.to_lowercase(),
         lower(request.x_ms_date),
         // A date of its own is signed where there is no x-ms-date alone.
         if request.x_ms_date.is_some() {

@@ -228,6 +228,7 @@ pub(crate) fn ranges(state: &State, request: &Request, database: &str, id: &str)
 pub(crate) fn conflicts(state: &State, request: &Request, database: &str, id: &str) -> Answer {
     let rid = state.documents.container(database, id)?.rid().to_string();
     match request.method.as_str() {
+        "POST" if !query::is_of_all_by_intention(request)? => Err(query::crosses_partitions()),
         "GET" | "POST" => Ok(page::<&str>(&rid, "Conflicts", &[], None)),
         _ => Err(not_allowed()),
     }

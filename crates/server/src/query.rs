@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use ebbtide_documents::query::{Flow, NoSystem, Query};
+use ebbtide_documents::query::{Flow, NoSystem, Query, ValueRange};
 use ebbtide_documents::{Container, QueryLimits, Scope};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -101,6 +101,12 @@ pub(crate) fn query(state: &State, request: &Request, container: &Container) -> 
     let began = Instant::now();
     let (text, parameters) = body(request)?;
     let limits = limits(request)?;
+    check_servable(
+        request,
+        &text,
+        &parameters,
+        &container.definition().partition_key,
+    )?;
     let rid = container.rid().to_string();
     let (rows, next) = match state.places.part(container, request)? {
         Part::Nothing => (of_nothing(&text, &parameters, state.now())?, None),
@@ -124,6 +130,45 @@ pub(crate) fn query(state: &State, request: &Request, container: &Container) -> 
         index_metrics(request, container)?,
     );
     Ok(measured(request, reply, rows.len(), began.elapsed()))
+}
+
+/// As Cosmos DB has it, a query of all partitions is one by intention: the request says so, or names a part, or the query
+/// names a partition key.
+fn check_servable(
+    request: &Request,
+    text: &str,
+    parameters: &[(String, Value)],
+    paths: &[String],
+) -> Result<(), Failure> {
+    if is_of_all_by_intention(request)? {
+        return Ok(());
+    }
+    let keys = Query::parse(text)?
+        .bind(parameters)?
+        .key_condition(paths)
+        .partition;
+    match keys.first() {
+        Some(ValueRange::OneOf(values)) if values.len() == 1 => Ok(()),
+        _ => Err(crosses_partitions()),
+    }
+}
+
+/// Whether the request names a part of the container, or all of it.
+pub(crate) fn is_of_all_by_intention(request: &Request) -> Result<bool, Failure> {
+    Ok(
+        request.is_true("x-ms-documentdb-query-enablecrosspartition")
+            || request.header("x-ms-start-epk").is_some()
+            || request
+                .header("x-ms-documentdb-partitionkeyrangeid")
+                .is_some()
+            || request.partition_key()?.is_some(),
+    )
+}
+
+pub(crate) fn crosses_partitions() -> Failure {
+    Failure::bad_request(
+        "A query of all partitions has the header x-ms-documentdb-query-enablecrosspartition, or names a partition key.",
+    )
 }
 
 /// The index that the query used, as SDKs read it: documents are in the order of their partition keys, so one of a partition

@@ -99,7 +99,8 @@ impl Client {
 
     pub fn query(&self, container: &str, text: &str, headers: &[(&str, &str)]) -> Reply {
         let body = serde_json::json!({ "query": text }).to_string();
-        let headers = [&[("content-type", "application/query+json")], headers].concat();
+        let all = ("x-ms-documentdb-query-enablecrosspartition", "true");
+        let headers = [&[("content-type", "application/query+json"), all], headers].concat();
         self.post(
             &format!("/dbs/shop/colls/{container}/docs"),
             &body,

@@ -155,12 +155,18 @@ fn what_is_no_query_is_refused_by_its_position() {
             .status,
         400
     );
-    let plain = client.post(
-        "/dbs/shop/colls/c/docs",
-        "SELECT VALUE COUNT(1) FROM c",
-        &[("content-type", "application/sql")],
+    let plain = |text: &str, headers: &[(&str, &str)]| {
+        let headers = [&[("content-type", "application/sql")], headers].concat();
+        client.post("/dbs/shop/colls/c/docs", text, &headers)
+    };
+    let all = plain("SELECT VALUE COUNT(1) FROM c", &[]);
+    assert_eq!(all.status, 400, "all partitions are asked by intention");
+    assert_eq!(
+        plain("SELECT VALUE COUNT(1) FROM c", &[KEY]).json()["Documents"],
+        json!([13])
     );
-    assert_eq!(plain.json()["Documents"], json!([25]));
+    let named = plain("SELECT VALUE COUNT(1) FROM c WHERE c.pk = 'b'", &[]);
+    assert_eq!(named.json()["Documents"], json!([12]));
 }
 
 #[test]
