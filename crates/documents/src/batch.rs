@@ -139,12 +139,14 @@ impl BatchOperation {
         })
     }
 
-    fn body(&self) -> &[u8] {
+    /// The bytes that it brings.
+    fn len(&self) -> usize {
         match self {
             BatchOperation::Create(body)
             | BatchOperation::Upsert(body, _)
-            | BatchOperation::Replace(_, body, _) => body,
-            _ => b"",
+            | BatchOperation::Replace(_, body, _) => body.len(),
+            BatchOperation::Patch(_, patch, _) => patch.len(),
+            BatchOperation::Read(..) | BatchOperation::Delete(..) => 0,
         }
     }
 }
@@ -226,10 +228,7 @@ impl Container {
                 "Batch request has more operations than what is supported.",
             ));
         }
-        let bytes = operations
-            .iter()
-            .map(|operation| operation.body().len())
-            .sum();
+        let bytes = operations.iter().map(BatchOperation::len).sum();
         if bytes > MAX_BODY {
             return Err(too_large("A batch", bytes));
         }

@@ -196,6 +196,14 @@ fn options(definition: &ContainerDefinition) -> Result<ContainerOptions> {
     })
 }
 
+/// Takes away a quota that a definition has no more: a batch cannot. After a crash before this, the next handle does it.
+fn without_quota(items: &ebbtide::Container, definition: &ContainerDefinition) -> Result<()> {
+    if definition.max_live_bytes.is_none() && items.quota().is_some() {
+        items.set_quota(None)?;
+    }
+    Ok(())
+}
+
 impl Documents {
     /// Opens the folder of a database of the engine, or makes it.
     ///
@@ -407,6 +415,7 @@ impl Documents {
         let items = self
             .engine()
             .container_with(name, options(&resource.definition)?.or_keep())?;
+        without_quota(&items, &resource.definition)?;
         let container = Container::new(self.engine(), items, rid, resource)?;
         self.shared.open_mut().by_rid.insert(rid, container.clone());
         Ok(container)
@@ -513,6 +522,7 @@ impl Documents {
             batch.put_with_ttl(self.catalog(), item.key(), record, Ttl::Never);
             Ok(())
         })?;
+        without_quota(container.items(), &definition)?;
         container.set_resource(Resource {
             definition: Arc::new(definition),
             version: written.version(),

@@ -1,6 +1,55 @@
-//! Databases of containers of JSON documents over an [Ebbtide](ebbtide) database, by the rules of Azure Cosmos DB.
+//! Databases of containers of JSON documents over an [Ebbtide](ebbtide) database, by the rules of Azure Cosmos DB: a document's
+//! `ttl` and a container's `defaultTtl`, etags, partition keys, patches, transactional batches, queries, a change feed. A
+//! library, in one process with the program: no server, and nothing to wait for but the disk.
 //!
-//! Imports point up: a module imports from those above its own `mod` line.
+//! ```
+//! use std::time::Duration;
+//! use ebbtide::{ManualClock, Options};
+//! use ebbtide_documents::{ContainerDefinition, Documents, PartitionKey};
+//!
+//! let clock = ManualClock::new(1_800_000_000_000);
+//! let documents = Documents::with(Options::new().clock(clock.clone()).open_temporary()?)?;
+//! documents.create_database("site")?;
+//! let definition = br#"{"id": "sessions", "partitionKey": {"paths": ["/user"]}, "defaultTtl": 1800}"#;
+//! let sessions = documents.create_container("site", ContainerDefinition::from_json(definition)?)?;
+//!
+//! let ada = PartitionKey::from("ada");
+//! sessions.create(&ada, br#"{"id": "s-1", "user": "ada"}"#)?; // lives for the container's 1 800 seconds
+//! sessions.create(&ada, br#"{"id": "s-2", "user": "ada", "ttl": 60}"#)?;
+//! clock.advance(Duration::from_secs(60));
+//! assert_eq!(sessions.read(&ada, "s-2").unwrap_err().status(), 404);
+//! assert_eq!(sessions.read_and_touch(&ada, "s-1")?.ts(), 1_800_000_060);
+//! assert!(sessions.create(&ada, br#"{"id": "s-3", "user": "ada", "ttl": 0}"#).is_err());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Time to live
+//!
+//! | `ttl` | `defaultTtl` missing or null | `defaultTtl` -1 | `defaultTtl` n |
+//! | --- | --- | --- | --- |
+//! | missing | never expires | never expires | n seconds after its last write |
+//! | -1 | never expires | never expires | never expires |
+//! | m | never expires; m counts once the container's is on | m seconds after its last write | m seconds after its last write |
+//!
+//! n and m are 1 to 2 147 483 647. Any other `ttl` is refused with 400, and nothing is stored. A document is gone for every
+//! call in the millisecond in which it expires: it is not read, listed, queried or told of, a `create` of its id succeeds, and
+//! no etag matches it. Another `defaultTtl` counts at once for all that is there; what has expired stays gone. Indexing mode
+//! `none` and a `defaultTtl` do not go together; `lazy` is `consistent`.
+//!
+//! # What is stored
+//!
+//! A document is an item of the engine: its key is its partition key and id, its value the JSON as it was written, without
+//! the system's members (`_rid`, `_self`, `_etag`, `_attachments`, `_ts`). No other byte changes: not the digits of a
+//! number, nor the order of members. Its etag is the item's [`Version`](ebbtide::Version). A container of documents is a
+//! container of the engine, named by its resource id; the catalog is the container `documents`, written in the same batch.
+//!
+//! # Other than in Cosmos DB
+//!
+//! * An upsert with If-Match of a document that is not there is 412, and does not create it.
+//! * A list, and the rows of a query without ORDER BY, are in the order of partition keys and ids.
+//! * No unique keys, stored procedures, triggers or user-defined functions.
+//!
+//! Nothing here is asynchronous; [`Container::try_read`] answers without waiting for the disk, or not at all.
 
 mod error;
 mod resource_id;

@@ -104,6 +104,18 @@ impl Patch {
         Patch { condition, ..self }
     }
 
+    /// The bytes of its values.
+    pub(crate) fn len(&self) -> usize {
+        let len = |operation: &PatchOperation| match operation {
+            PatchOperation::Add(_, value)
+            | PatchOperation::Set(_, value)
+            | PatchOperation::Replace(_, value)
+            | PatchOperation::Increment(_, value) => value.get().len(),
+            PatchOperation::Remove(_) | PatchOperation::Move { .. } => 0,
+        };
+        self.operations.iter().map(len).sum()
+    }
+
     /// Fails where no document may be patched so.
     pub(crate) fn check(&self) -> Result<()> {
         if self.operations.is_empty() {

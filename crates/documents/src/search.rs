@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::time::{Instant, SystemTime};
 
-use ebbtide::Item;
+use ebbtide::{Bytes, Item};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -64,7 +64,7 @@ impl System for Scanned<'_> {
 struct Reading {
     execution: Execution,
     /// The last document that was pushed.
-    last: Option<Vec<u8>>,
+    last: Option<Bytes>,
     /// Whether documents may be left that were not pushed.
     has_more: bool,
     /// The first end of a document that was pushed.
@@ -210,7 +210,7 @@ impl Container {
                     (Some(first), Some(end)) => Some(end.min(first)),
                     (first, end) => first.or(end),
                 };
-                last = Some(item.key().to_vec());
+                last = Some(item.into_parts().0);
                 until_clock -= 1;
                 if until_clock == 0 {
                     until_clock = CLOCK_EVERY;

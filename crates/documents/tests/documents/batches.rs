@@ -127,6 +127,13 @@ fn limits() {
     let long =
         |id: &str| BatchOperation::Create(body(id, &format!(",\"x\":\"{}\"", "x".repeat(1 << 20))));
     refused(c.batch(&key(), &[long("x"), long("y")]), 413);
+    let value = format!(
+        "[{{\"op\":\"set\",\"path\":\"/x\",\"value\":\"{}\"}}]",
+        "x".repeat(1 << 20)
+    );
+    let patch = Patch::from_json(value.as_bytes()).unwrap();
+    let patch = BatchOperation::Patch("0".into(), patch, Conditions::none());
+    refused(c.batch(&key(), &[patch.clone(), patch]), 413);
     refused(c.batch(&PartitionKey::default(), &[create("x")]), 400);
     assert_eq!(c.items().count(..).unwrap(), 100);
 }

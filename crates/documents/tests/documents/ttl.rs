@@ -229,6 +229,35 @@ fn writes_restart_the_countdown() {
     refused(c.read(&key(), "1"), 404);
 }
 
+/// A touch keeps the ttl of the document.
+#[test]
+fn a_touch_keeps_the_ttl() {
+    let (documents, clock) = documents();
+    let c = container(&documents, ",\"defaultTtl\":10");
+    for (own, lives) in [("5", Some(5)), ("20", Some(20)), ("-1", None)] {
+        let mut last = c
+            .upsert(
+                &key(),
+                &body("1", &format!(",\"ttl\":{own}")),
+                &Conditions::none(),
+            )
+            .unwrap()
+            .0;
+        for conditions in [Conditions::none(), Conditions::if_match(last.version)] {
+            clock.advance(seconds(4));
+            let conditions = conditions
+                .if_match
+                .map_or(conditions, |_| Conditions::if_match(last.version));
+            last = c.touch(&key(), "1", &conditions).unwrap();
+            let ends = lives.map(|lives| documents.engine().now() + seconds(lives));
+            assert_eq!(
+                (last.expires_at, c.read(&key(), "1").unwrap().expires_at),
+                (ends, ends)
+            );
+        }
+    }
+}
+
 /// A change of the default counts at once, and what has expired stays gone.
 #[test]
 fn a_changed_default_counts_for_what_is_there() {

@@ -250,4 +250,11 @@ fn a_full_container_refuses() {
         (403, 1014),
         "{refusal}"
     );
+    let unbounded = ContainerDefinition::new("c", "/p");
+    documents.replace_container("db", unbounded).unwrap();
+    c.create(
+        &key(),
+        &body("more", &format!(",\"x\":\"{}\"", "x".repeat(9_000))),
+    )
+    .unwrap();
 }
