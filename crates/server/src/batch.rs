@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use ebbtide::Version;
 use ebbtide_documents::{BatchOperation, BatchResult, Container, PartitionKey};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -23,21 +24,38 @@ pub(crate) fn batch(state: &State, request: &Request, container: &Container) -> 
     let is_atomic = !request
         .header("x-ms-cosmos-batch-atomic")
         .is_some_and(|value| value.eq_ignore_ascii_case("false"));
-    let results = if is_atomic {
+    let (results, first) = if is_atomic {
         let key = request.partition_key()?.ok_or_else(|| {
-            Failure::bad_request("A batch has one partition key: the header x-ms-documentdb-partitionkey is missing.")
+            Failure::bad_request(
+                "A batch has one partition key: the header x-ms-documentdb-partitionkey is missing.",
+            )
         })?;
-        container.batch(&key, &BatchOperation::from_json(&request.body)?)?
+        let operations = BatchOperation::from_json(&request.body)?;
+        let results = container.batch(&key, &operations)?;
+        let first = first_write(&operations, &results);
+        (results, first)
     } else {
-        bulk(request, container)?
+        (bulk(request, container)?, None)
     };
     let fails = results.iter().any(|result| result.status >= 400);
     let reply = Reply::json(
         if fails { 207 } else { 200 },
         written(&results, request.is_minimal()),
     );
-    Ok(session(reply, state.documents.engine().last_version())
-        .with("x-ms-item-count", results.len()))
+    let last = state.documents.engine().last_version();
+    let mut reply = session(reply, last).with("x-ms-item-count", results.len());
+    // A batch is one step of the container: its number is that of its first write.
+    reply.headers.retain(|(name, _)| *name != "lsn");
+    Ok(reply.with("lsn", first.unwrap_or(last)))
+}
+
+/// The version of the first document that the batch wrote.
+fn first_write(operations: &[BatchOperation], results: &[BatchResult]) -> Option<Version> {
+    let both = operations.iter().zip(results);
+    let writes = both.filter(|(operation, _)| !matches!(operation, BatchOperation::Read(..)));
+    writes
+        .filter_map(|(_, result)| Some(result.document.as_ref()?.version))
+        .min()
 }
 
 #[derive(Deserialize)]

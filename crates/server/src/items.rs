@@ -169,7 +169,10 @@ fn read_reply(
     } else {
         Reply::json(200, body(document))
     };
-    described(state, reply, document, container, database)
+    // Of a write it is the version written; of a read, how far the container is.
+    let mut reply = described(state, reply, document, container, database);
+    reply.headers.retain(|(name, _)| *name != "lsn");
+    reply.with("lsn", state.documents.engine().last_version())
 }
 
 fn key(request: &Request) -> Result<PartitionKey, Failure> {
@@ -211,7 +214,6 @@ fn described(
         .with("etag", document.etag())
         .with("x-ms-item-lsn", document.version)
         .with_some("x-ebbtide-expires-at", document.expires_at.map(date::iso));
-    // A session has seen what was read, and all before it.
     placed(state, session(reply, document.version), container, database)
 }
 

@@ -1,9 +1,9 @@
 //! What this server has and Cosmos DB does not: figures, health, what expires when, and a clock that can be moved.
 
 use std::fmt::Write;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use ebbtide::DefaultTtl;
+use ebbtide::{Database, DefaultTtl};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -102,6 +102,7 @@ pub(crate) fn clock(state: &State, request: &Request) -> Answer {
                 ))
             })?;
             clock.advance(duration(&asked.advance)?);
+            keep(state)?;
         }
         _ => return Err(not_allowed()),
     }
@@ -109,6 +110,28 @@ pub(crate) fn clock(state: &State, request: &Request) -> Answer {
         200,
         json!({ "now": date::iso(state.now()), "manual": state.clock.is_some() }).to_string(),
     ))
+}
+
+/// The container of the engine and the key by which a moved clock is kept.
+const CLOCK: (&str, &str) = ("clock", "now");
+
+/// Keeps where the clock was moved to, in milliseconds since 1970.
+fn keep(state: &State) -> Result<(), Failure> {
+    let since = state
+        .now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    let kept = state.documents.engine().container(CLOCK.0)?;
+    Ok(kept.put(CLOCK.1, since.as_millis().to_string())?)
+}
+
+/// Where the clock was moved to before, in milliseconds since 1970.
+pub(crate) fn moved_to(engine: &Database) -> ebbtide::Result<Option<u64>> {
+    if !engine.containers().iter().any(|name| name == CLOCK.0) {
+        return Ok(None);
+    }
+    let kept = engine.container(CLOCK.0)?.get(CLOCK.1)?;
+    Ok(kept.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok()))
 }
 
 /// `90`, `1500ms`, `30s`, `5m`, `2h`, `7d`, `2w`; a number alone is seconds.

@@ -19,6 +19,7 @@ use crate::connection::accept;
 use crate::hosts::Hosts;
 use crate::limits::THREADS;
 use crate::notify::notify;
+use crate::own;
 use crate::places::Places;
 use crate::state::{Figures, State};
 use crate::tls::Tls;
@@ -47,7 +48,9 @@ impl Server {
         let engine = open(config, clock.clone())?;
         if let Some(clock) = &clock {
             // It goes on where it was moved to before.
-            clock.set(milliseconds(engine.now()));
+            let moved =
+                own::moved_to(&engine).map_err(|error| ServeError::new(error.to_string()))?;
+            clock.set(milliseconds(engine.now()).max(moved.unwrap_or_default()));
         }
         let control = control(config, &engine)?;
         let fails = |error: ebbtide_documents::Error| ServeError::new(error.to_string());
@@ -152,6 +155,7 @@ fn manual_clock() -> ManualClock {
     ManualClock::new(milliseconds(SystemTime::now()))
 }
 
+/// Since 1970.
 fn milliseconds(moment: SystemTime) -> u64 {
     let since = moment
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -83,7 +83,7 @@ fn a_folder_keeps_documents_and_the_moved_clock() {
         (client.read("c", "1").status, client.read("c", "2").status),
         (200, 200)
     );
-    client.advance("61m");
+    client.advance("1h");
     assert_eq!(
         (client.read("c", "1").status, client.read("c", "2").status),
         (404, 200)
