@@ -6,6 +6,7 @@ mod copies;
 mod documents;
 mod help;
 mod load;
+mod serve;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ pub use copies::{Changes, Export};
 pub use documents::{DocumentAction, DocumentId, DocumentsArgs, MadeContainer};
 pub use help::command;
 pub use load::{Demo, Replay};
+pub use serve::Serve;
 
 const AFTER: &str = "\
 `ebbtide COMMAND --help` says more about each command. Times are seconds, or as
@@ -241,6 +243,12 @@ pub enum Command {
         #[command(subcommand)]
         action: DocumentAction,
     },
+    /// Serve documents on the protocol of Azure Cosmos DB
+    ///
+    /// Its SDKs create, read, query and follow them, and each ends to the millisecond. Prints the URL when it answers, and
+    /// ends at SIGTERM or Ctrl-C. With --temporary --clock manual it is an emulator for tests, which move its clock past a
+    /// ttl. A build has it with the feature `serve`.
+    Serve(Serve),
     /// Run a session store under load, then watch its disk empty itself
     ///
     /// Exit status 2: a promise was broken. 3: it was kept late, but no later than by what the machine did not let the

@@ -37,6 +37,7 @@ mod pages;
 mod ranges;
 mod replay;
 mod report;
+mod serve;
 mod stats;
 mod top;
 mod transfer;
@@ -130,6 +131,7 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Backups { to } => backups::list(&to, json),
         Command::Restore(restore) => backups::restore(&restore, json),
         Command::Doc { action } => documents::run(&action, json),
+        Command::Serve(flags) => serve::serve(&flags),
         Command::Demo(settings) => demo::run(&settings, json),
         Command::Replay(settings) => replay::run(&settings, json),
         Command::Completions { shell } => pages::completions(shell),

@@ -34,7 +34,10 @@ const GROUPS: [Group; 7] = [
     ),
     (
         "Documents",
-        &[("doc", "ebbtide doc get db shop/carts c-1 --key ada")],
+        &[
+            ("doc", "ebbtide doc get db shop/carts c-1 --key ada"),
+            ("serve", "ebbtide serve db --http 127.0.0.1:8081"),
+        ],
     ),
     (
         "Retention",

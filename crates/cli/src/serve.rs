@@ -1,0 +1,61 @@
+//! `ebbtide serve`: documents on the protocol of Azure Cosmos DB, which a build without the feature `serve` has not.
+
+use crate::arguments::Serve;
+use crate::failure::Outcome;
+
+#[cfg(not(feature = "serve"))]
+pub fn serve(_: &Serve) -> Outcome {
+    Err(crate::failure::Failure::Refused(
+        "this build has no server: `cargo install ebbtide-cli --features serve` makes one that does"
+            .to_owned(),
+    ))
+}
+
+#[cfg(feature = "serve")]
+pub fn serve(flags: &Serve) -> Outcome {
+    use std::io::{Write, stdout};
+
+    use ebbtide_server::{Config, ServeError};
+
+    let refused = |error: ServeError| crate::failure::Failure::Refused(error.to_string());
+    let config = Config::assemble(flags.config.as_deref(), std::env::vars(), members(flags));
+    ebbtide_server::serve(&config.map_err(refused)?, |url| {
+        // Whoever started the server may not read where it listens.
+        let _ = writeln!(stdout(), "{url}");
+    })
+    .map_err(refused)
+}
+
+/// The flags that were given, as members of a file of the configuration.
+#[cfg(feature = "serve")]
+fn members(flags: &Serve) -> serde_json::Map<String, serde_json::Value> {
+    use serde_json::json;
+
+    let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| json!(path));
+    let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
+    let on = |is_given: bool, value: bool| is_given.then(|| json!(value));
+    [
+        ("dir", path(&flags.dir)),
+        ("temporary", on(flags.temporary, true)),
+        ("http", text(&flags.http)),
+        ("clock", text(&flags.clock)),
+        ("key-file", path(&flags.key_file)),
+        (
+            "hosts",
+            (!flags.hosts.is_empty()).then(|| json!(flags.hosts)),
+        ),
+        ("cert", path(&flags.cert)),
+        ("key", path(&flags.key)),
+        ("tls-temporary", on(flags.tls_temporary, true)),
+        (
+            "max-connections",
+            flags.max_connections.map(|most| json!(most)),
+        ),
+        ("control", on(flags.no_control, false)),
+        ("log", text(&flags.log)),
+        ("log-level", text(&flags.log_level)),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+    .collect()
+}

@@ -1,0 +1,258 @@
+//! What is done with a request: from its parts to its answer.
+
+use std::time::SystemTime;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, HOST};
+use hyper::{HeaderMap, Method, Response};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::auth::Signed;
+use crate::limits::{BODY_BYTES, BODY_TIME, THROWN_AWAY_BYTES, fits};
+use crate::path::{Path, Resource};
+use crate::reply::{Answer, Failure};
+use crate::request::Request;
+use crate::state::{Shared, State};
+use crate::{account, catalog, items, offers, own};
+
+/// Answers a request; never fails.
+pub(crate) async fn handle(
+    state: Shared,
+    memory: &'static Semaphore,
+    request: hyper::Request<Incoming>,
+) -> Response<Full<Bytes>> {
+    let activity = activity(request.headers());
+    let is_head = request.method() == Method::HEAD;
+    let (outcome, request_bytes) = answer(&state, memory, request).await;
+    let reply = outcome.unwrap_or_else(|failure| {
+        if failure.status >= 500 && failure.status != 501 {
+            tracing::error!(activity, status = failure.status, "{}", failure.message);
+        }
+        failure.into_reply(&activity)
+    });
+    state
+        .figures
+        .count(reply.status, request_bytes, reply.body.len());
+    tracing::debug!(
+        activity,
+        status = reply.status,
+        bytes = reply.body.len(),
+        "answered"
+    );
+    let charge = charge(request_bytes, reply.body.len());
+    let mut reply = reply
+        .with("x-ms-activity-id", activity)
+        .with("x-ms-request-charge", charge)
+        .with(
+            "x-ms-serviceversion",
+            concat!("version=", env!("CARGO_PKG_VERSION")),
+        )
+        .with(
+            "x-ms-gatewayversion",
+            concat!("version=", env!("CARGO_PKG_VERSION")),
+        );
+    if is_head {
+        reply.body = Bytes::new();
+    }
+    reply.into_response()
+}
+
+/// The answer, and how many bytes the request's body had.
+async fn answer(
+    state: &Shared,
+    memory: &'static Semaphore,
+    request: hyper::Request<Incoming>,
+) -> (Answer, usize) {
+    let (parts, body) = request.into_parts();
+    let path = match admit(state, &parts.method, &parts.headers, parts.uri.path()) {
+        Ok(path) => path,
+        Err(failure) => return (Err(failure), 0),
+    };
+    // Held until the request is answered.
+    let (body, _permits) = match whole(body, memory).await {
+        Ok(whole) => whole,
+        Err(failure) => return (Err(failure), 0),
+    };
+    let bytes = body.len();
+    let query = parts.uri.query().unwrap_or_default().to_string();
+    let method = if parts.method == Method::HEAD {
+        Method::GET
+    } else {
+        parts.method
+    };
+    let request = Request {
+        method,
+        path,
+        query,
+        headers: parts.headers,
+        body,
+    };
+    if let Some(answer) = at_once(state, &request) {
+        return (answer, bytes);
+    }
+    let state = state.clone();
+    // The threads of the runtime are for connections; work that may wait for the disk has others.
+    let work = tokio::task::spawn_blocking(move || route(&state, &request));
+    let outcome = work.await.unwrap_or_else(|_| {
+        Err(Failure::new(
+            500,
+            "InternalServerError",
+            "The request made the server fail.",
+        ))
+    });
+    (outcome, bytes)
+}
+
+/// The path of a request that may be answered.
+fn admit(state: &State, method: &Method, headers: &HeaderMap, path: &str) -> Result<Path, Failure> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let host = text(HOST.as_str()).unwrap_or_default();
+    if !state.hosts.has(host) {
+        let message =
+            format!("This server is not known by the name {host:?}; --host gives it names.");
+        return Err(Failure::new(403, "Forbidden", message));
+    }
+    let path = Path::parse(path)
+        .ok_or_else(|| Failure::bad_request("The path has escapes that are none of UTF-8."))?;
+    let is_open = matches!(path.resource, Resource::Health | Resource::Ready);
+    if let Some(key) = state.key.as_ref().filter(|_| !is_open) {
+        let request = Signed {
+            verb: method.as_str(),
+            path: &path,
+            authorization: text(AUTHORIZATION.as_str()),
+            x_ms_date: text("x-ms-date"),
+            date: text("date"),
+        };
+        // Not the database's clock, which clients may have moved.
+        if let Some(why) = key.refuses(&request, SystemTime::now()) {
+            return Err(Failure::new(401, "Unauthorized", why));
+        }
+    }
+    Ok(path)
+}
+
+/// The whole body. Memory is taken for what has come, and not for what is announced.
+async fn whole(
+    mut body: Incoming,
+    memory: &'static Semaphore,
+) -> Result<(Bytes, Vec<SemaphorePermit<'static>>), Failure> {
+    let read = async {
+        let mut whole = BytesMut::new();
+        let mut permits = Vec::new();
+        let mut thrown_away = 0;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| {
+                Failure::bad_request(format!("The body cannot be read: {error}."))
+            })?;
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            if thrown_away > 0 || whole.len() + data.len() > BODY_BYTES {
+                // A client that is still sending would not see the answer.
+                thrown_away += data.len();
+                if thrown_away > THROWN_AWAY_BYTES {
+                    break;
+                }
+                continue;
+            }
+            permits.push(fits(memory, data.len()).ok_or_else(|| Failure {
+                retry_after: Some(crate::reply::RETRY_AFTER),
+                ..Failure::new(
+                    429,
+                    "TooManyRequests",
+                    "The bodies of the requests in progress fill the memory that they may have.",
+                )
+            })?);
+            whole.extend_from_slice(&data);
+        }
+        match thrown_away {
+            0 => Ok((whole.freeze(), permits)),
+            _ => Err(too_large()),
+        }
+    };
+    let late = |_| Failure::new(408, "RequestTimeout", "The body did not come in time.");
+    tokio::time::timeout(BODY_TIME, read).await.map_err(late)?
+}
+
+fn too_large() -> Failure {
+    let message = format!("The body of a request has at most {BODY_BYTES} bytes.");
+    Failure::new(413, "RequestEntityTooLarge", message)
+}
+
+/// Answers that wait for nothing.
+fn at_once(state: &State, request: &Request) -> Option<Answer> {
+    match &request.path.resource {
+        Resource::Document(database, container, id) => {
+            items::read_at_once(state, request, database, container, id)
+        }
+        Resource::Account if request.method == Method::GET => {
+            Some(account::account(state, request))
+        }
+        Resource::Health => Some(own::health()),
+        Resource::Absent(kind) => Some(Err(Failure::not_implemented(format!(
+            "This server has no {kind}."
+        )))),
+        _ => None,
+    }
+}
+
+fn route(state: &State, request: &Request) -> Answer {
+    match &request.path.resource {
+        Resource::Databases => catalog::databases(state, request),
+        Resource::Database(database) => catalog::database(state, request, database),
+        Resource::Containers(database) => catalog::containers(state, request, database),
+        Resource::Container(database, id) => catalog::container(state, request, database, id),
+        Resource::Documents(database, id) => items::documents(state, request, database, id),
+        Resource::Document(database, coll, id) => {
+            items::document(state, request, database, coll, id)
+        }
+        Resource::Ranges(database, id) => catalog::ranges(state, request, database, id),
+        Resource::Conflicts(database, id) => catalog::conflicts(state, request, database, id),
+        Resource::DeletePartition(database, id) => {
+            items::delete_partition(state, request, database, id)
+        }
+        Resource::Due(database, id) => own::due(state, request, database, id),
+        Resource::Ttl(database, id) => own::ttl(state, request, database, id),
+        Resource::Offers => offers::offers(state, request),
+        Resource::Offer(id) => offers::offer(state, request, id),
+        Resource::Clock => own::clock(state, request),
+        Resource::Metrics => own::metrics(state),
+        Resource::Ready => own::ready(state),
+        Resource::Account => Err(catalog::not_allowed()),
+        Resource::Conflict | Resource::Health | Resource::Absent(_) | Resource::Unknown => {
+            Err(Failure::not_found("There is no such resource."))
+        }
+    }
+}
+
+/// The client's name for its request, or one of the moment.
+fn activity(headers: &HeaderMap) -> String {
+    let given = headers
+        .get("x-ms-activity-id")
+        .and_then(|value| value.to_str().ok());
+    match given {
+        Some(given) if !given.is_empty() && given.len() <= 64 => given.to_string(),
+        _ => {
+            let since = SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap_or_default();
+            let bits = since.as_nanos();
+            format!(
+                "{:08x}-{:04x}-4000-8000-{:012x}",
+                bits >> 64 & 0xffff_ffff,
+                bits >> 48 & 0xffff,
+                bits & 0xffff_ffff_ffff
+            )
+        }
+    }
+}
+
+/// Request units in name alone: one per KiB that is answered, five per KiB that is sent.
+fn charge(request_bytes: usize, response_bytes: usize) -> String {
+    let kib = |bytes: usize| bytes.div_ceil(1024);
+    (5 * kib(request_bytes) + kib(response_bytes))
+        .max(1)
+        .to_string()
+}

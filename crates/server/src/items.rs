@@ -1,0 +1,258 @@
+//! Documents: read, written and deleted one at a time.
+
+use ebbtide::{AtOnce, Version};
+use ebbtide_documents::{Conditions, Container, Document, Etag, PartitionKey, Patch, ResourceId};
+
+use crate::catalog::not_allowed;
+use crate::date;
+use crate::lists::{continuation, continue_after, page};
+use crate::places::Part;
+use crate::reply::{Answer, Failure, Reply};
+use crate::request::Request;
+use crate::state::State;
+use crate::{batch, changes, query};
+
+/// The header by which a read restarts the countdown of what it reads.
+const TOUCH: &str = "x-ebbtide-touch";
+
+pub(crate) fn documents(state: &State, request: &Request, database: &str, id: &str) -> Answer {
+    let container = state.documents.container(database, id)?;
+    match request.method.as_str() {
+        "GET" if request.header("a-im").is_some() => changes::changes(state, request, &container),
+        "GET" => list(state, request, &container),
+        "POST" if query::is_plan(request) => query::plan(request),
+        "POST" if query::is_query(request) => query::query(state, request, &container),
+        "POST" if request.is_true("x-ms-cosmos-is-batch-request") => {
+            batch::batch(state, request, &container)
+        }
+        "POST" => write(state, request, &container, database),
+        _ => Err(not_allowed()),
+    }
+}
+
+fn list(state: &State, request: &Request, container: &Container) -> Answer {
+    let rid = container.rid().to_string();
+    let (rows, next) = match state.places.part(container, request)? {
+        Part::Nothing => (Vec::new(), None),
+        Part::Of(key) => {
+            let scope = ebbtide_documents::Scope::partition(key);
+            let from = continuation(request)?;
+            let page = container.list(&scope, request.page()?, from.as_ref())?;
+            (page.documents, page.continuation)
+        }
+    };
+    let rows: Vec<Vec<u8>> = rows.iter().map(body).collect();
+    let next = next.map(|next| continue_after(&next));
+    let version = state.documents.engine().last_version();
+    Ok(session(page(&rid, "Documents", &rows, next), version))
+}
+
+/// A document is created, or written whether it is there or not.
+fn write(state: &State, request: &Request, container: &Container, database: &str) -> Answer {
+    let key = match request.partition_key()? {
+        Some(key) => key,
+        None => container.partition_key_of(&request.body)?,
+    };
+    let (document, created) = if request.is_true("x-ms-documentdb-is-upsert") {
+        container.upsert(&key, &request.body, &request.conditions()?)?
+    } else {
+        (container.create(&key, &request.body)?, true)
+    };
+    let status = if created { 201 } else { 200 };
+    let body = if request.is_minimal() {
+        Vec::new()
+    } else {
+        body(&document)
+    };
+    Ok(described(
+        state,
+        Reply::json(status, body),
+        &document,
+        container,
+        database,
+    ))
+}
+
+pub(crate) fn document(
+    state: &State,
+    request: &Request,
+    database: &str,
+    coll: &str,
+    id: &str,
+) -> Answer {
+    let container = state.documents.container(database, coll)?;
+    let key = key(request)?;
+    let id = &by_id(&container, &key, id)?;
+    let conditions = request.conditions()?;
+    let document = match request.method.as_str() {
+        "GET" => {
+            let document = if request.is_true(TOUCH) {
+                container.read_and_touch(&key, id)?
+            } else {
+                container.read(&key, id)?
+            };
+            return Ok(read_reply(
+                state,
+                &conditions,
+                &document,
+                &container,
+                database,
+            ));
+        }
+        "PUT" => container.replace(&key, id, &request.body, &conditions)?,
+        "PATCH" => container.patch(&key, id, &Patch::from_json(&request.body)?, &conditions)?,
+        "DELETE" => {
+            container.delete(&key, id, &conditions)?;
+            let reply = Reply::empty(204);
+            let version = state.documents.engine().last_version();
+            return Ok(placed(state, session(reply, version), &container, database));
+        }
+        _ => return Err(not_allowed()),
+    };
+    let body = if request.is_minimal() {
+        Vec::new()
+    } else {
+        body(&document)
+    };
+    Ok(described(
+        state,
+        Reply::json(200, body),
+        &document,
+        &container,
+        database,
+    ))
+}
+
+/// The answer to a read of a document by its id, where no disk has to be waited for.
+pub(crate) fn read_at_once(
+    state: &State,
+    request: &Request,
+    database: &str,
+    coll: &str,
+    id: &str,
+) -> Option<Answer> {
+    if request.method != hyper::Method::GET || request.is_true(TOUCH) {
+        return None;
+    }
+    let container = state.documents.container(database, coll).ok()?;
+    let key = request.partition_key().ok()??;
+    match container.try_read(&key, id) {
+        Ok(AtOnce::Ready(document)) => {
+            let conditions = request.conditions().ok()?;
+            Some(Ok(read_reply(
+                state,
+                &conditions,
+                &document,
+                &container,
+                database,
+            )))
+        }
+        // Nothing of this id may be what a `_rid` names.
+        Ok(AtOnce::WouldWait) | Err(_) => None,
+    }
+}
+
+fn read_reply(
+    state: &State,
+    conditions: &Conditions,
+    document: &Document,
+    container: &Container,
+    database: &str,
+) -> Reply {
+    let known = match conditions.if_none_match {
+        Some(Etag::Any) => true,
+        Some(Etag::Version(version)) => version == document.version,
+        _ => false,
+    };
+    let reply = if known {
+        Reply::empty(304)
+    } else {
+        Reply::json(200, body(document))
+    };
+    // Of a write it is the version written; of a read, how far the container is.
+    let mut reply = described(state, reply, document, container, database);
+    reply.headers.retain(|(name, _)| *name != "lsn");
+    reply.with("lsn", state.documents.engine().last_version())
+}
+
+fn key(request: &Request) -> Result<PartitionKey, Failure> {
+    request.partition_key()?.ok_or_else(|| {
+        let message = "The partition key of the document is missing: the header x-ms-documentdb-partitionkey.";
+        Failure::bad_request(message).sub_status(1001)
+    })
+}
+
+/// The id, where the path has one; where it has a `_rid`, that of its document. A document whose id reads as the `_rid` of
+/// another comes first.
+fn by_id(container: &Container, key: &PartitionKey, id: &str) -> Result<String, Failure> {
+    match id.parse::<ResourceId>() {
+        Ok(rid) if rid.as_bytes().starts_with(container.rid().as_bytes()) => {
+            Ok(match container.read(key, id) {
+                Ok(_) => id.to_string(),
+                Err(_) => container.id_of(key, &rid)?,
+            })
+        }
+        _ => Ok(id.to_string()),
+    }
+}
+
+pub(crate) fn body(document: &Document) -> Vec<u8> {
+    let mut body = Vec::with_capacity(document.body().len() + 256);
+    document.write_json(&mut body);
+    body
+}
+
+/// With what headers say of a document.
+fn described(
+    state: &State,
+    reply: Reply,
+    document: &Document,
+    container: &Container,
+    database: &str,
+) -> Reply {
+    let reply = reply
+        .with("etag", document.etag())
+        .with("x-ms-item-lsn", document.version)
+        .with_some("x-ebbtide-expires-at", document.expires_at.map(date::iso));
+    placed(state, session(reply, document.version), container, database)
+}
+
+/// With the place of the container, by which SDKs keep session tokens.
+fn placed(state: &State, reply: Reply, container: &Container, database: &str) -> Reply {
+    let names_database = state
+        .documents
+        .database(database)
+        .map(|database| database.id);
+    let database = names_database.unwrap_or_else(|_| database.to_string());
+    reply
+        .with(
+            "x-ms-alt-content-path",
+            format!("dbs/{database}/colls/{}", container.definition().id),
+        )
+        .with("x-ms-content-path", container.rid())
+}
+
+pub(crate) fn session(reply: Reply, version: Version) -> Reply {
+    reply
+        .with("x-ms-session-token", format!("0:-1#{version}"))
+        .with("lsn", version)
+        .with("x-ms-documentdb-partitionkeyrangeid", 0)
+}
+
+/// `POST .../operations/partitionkeydelete`: one range delete.
+pub(crate) fn delete_partition(
+    state: &State,
+    request: &Request,
+    database: &str,
+    coll: &str,
+) -> Answer {
+    if request.method != hyper::Method::POST {
+        return Err(not_allowed());
+    }
+    let container = state.documents.container(database, coll)?;
+    container.delete_partition(&key(request)?)?;
+    Ok(session(
+        Reply::empty(200),
+        state.documents.engine().last_version(),
+    ))
+}

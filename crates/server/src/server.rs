@@ -1,0 +1,243 @@
+//! A server: started, and stopped.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use ebbtide::{ClockBehind, Database, ManualClock, Options, Stall};
+use ebbtide_control::Control;
+use ebbtide_documents::Documents;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::auth::Key;
+use crate::config::{ClockKind, Config, LogFormat, LogLevel, ServeError};
+use crate::connection::accept;
+use crate::hosts::Hosts;
+use crate::limits::THREADS;
+use crate::notify::notify;
+use crate::own;
+use crate::places::Places;
+use crate::state::{Figures, State};
+use crate::tls::Tls;
+
+/// How long the runtime's threads may go on with what nobody waits for any more.
+const LEFT_OVER: Duration = Duration::from_millis(500);
+
+/// A server that runs in threads of its own, until it is stopped or dropped.
+pub struct Server {
+    address: SocketAddr,
+    scheme: &'static str,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Opens the database and listens.
+    ///
+    /// # Errors
+    /// The configuration is refused, the database cannot be opened, or the address is taken.
+    pub fn start(config: &Config) -> Result<Server, ServeError> {
+        config.check()?;
+        let key = key(config)?;
+        let tls = Tls::new(config)?;
+        let clock = (config.clock == ClockKind::Manual).then(manual_clock);
+        let engine = open(config, clock.clone())?;
+        if let Some(clock) = &clock {
+            // It goes on where it was moved to before.
+            let moved =
+                own::moved_to(&engine).map_err(|error| ServeError::new(error.to_string()))?;
+            clock.set(milliseconds(engine.now()).max(moved.unwrap_or_default()));
+        }
+        let control = control(config, &engine)?;
+        let fails = |error: ebbtide_documents::Error| ServeError::new(error.to_string());
+        let documents = Documents::with(engine.clone()).map_err(fails)?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let state = Arc::new(State {
+            documents,
+            key,
+            hosts: Hosts::new(&config.hosts),
+            clock,
+            places: Places::default(),
+            figures: Figures::default(),
+            scheme,
+        });
+        let fails = |error: std::io::Error| {
+            ServeError::new(format!("{} cannot be listened on: {error}.", config.http))
+        };
+        let runtime = runtime().map_err(fails)?;
+        let listener = runtime
+            .block_on(TcpListener::bind(config.http))
+            .map_err(fails)?;
+        let address = listener.local_addr().map_err(fails)?;
+        let (stop, stopped) = watch::channel(false);
+        let most = config.max_connections;
+        let run = move || {
+            runtime.block_on(accept(listener, state, tls, most, stopped));
+            end(runtime, &engine, control);
+        };
+        let thread = std::thread::Builder::new()
+            .name("ebbtide-server".to_string())
+            .spawn(run)
+            .map_err(fails)?;
+        Ok(Server {
+            address,
+            scheme,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// As clients are told it: `http://127.0.0.1:8081/`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("{}://{}/", self.scheme, self.address)
+    }
+
+    /// Accepts nothing more, finishes what was begun within some seconds, and closes the database.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been told by itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn runtime() -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .max_blocking_threads(THREADS)
+        .thread_name("ebbtide-http")
+        .build()
+}
+
+/// Nothing acknowledged is lost: the log has it, and closing syncs the log.
+fn end(runtime: Runtime, engine: &Database, control: Option<Control>) {
+    runtime.shutdown_timeout(LEFT_OVER);
+    drop(control);
+    if let Err(error) = engine.close() {
+        tracing::error!("the database could not be closed: {error}");
+    }
+}
+
+fn key(config: &Config) -> Result<Option<Key>, ServeError> {
+    let Some(path) = &config.key_file else {
+        return Ok(None);
+    };
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| ServeError::new(format!("{}: {error}.", path.display())))?;
+    match Key::parse(&text) {
+        Some(key) => Ok(Some(key)),
+        None => Err(ServeError::new(format!(
+            "{} has no key in base64.",
+            path.display()
+        ))),
+    }
+}
+
+fn manual_clock() -> ManualClock {
+    ManualClock::new(milliseconds(SystemTime::now()))
+}
+
+/// Since 1970.
+fn milliseconds(moment: SystemTime) -> u64 {
+    let since = moment
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn open(config: &Config, clock: Option<ManualClock>) -> Result<Database, ServeError> {
+    // A client is told to come again later; a thread that waits would keep others from working.
+    let mut options = Options::new().on_stall(Stall::Fail);
+    if let Some(clock) = clock {
+        // A clock that was moved ahead is behind at the next start.
+        options = options.clock(clock).clock_behind(ClockBehind::StartAtMark);
+    }
+    let opened = match &config.dir {
+        Some(dir) => options.open(dir),
+        None => options.open_temporary(),
+    };
+    opened.map_err(|error| ServeError::new(error.to_string()))
+}
+
+/// The socket by which the command changes the database meanwhile. There is none for a database without a folder.
+fn control(config: &Config, engine: &Database) -> Result<Option<Control>, ServeError> {
+    if !config.control || config.dir.is_none() {
+        return Ok(None);
+    }
+    let listened = ebbtide_control::listen(engine, ebbtide_control::Options::new());
+    listened
+        .map(Some)
+        .map_err(|error| ServeError::new(format!("There can be no control socket: {error}.")))
+}
+
+/// Serves until a signal ends it: SIGTERM or SIGINT. `told` is called with the URL once requests are answered.
+///
+/// # Errors
+/// Those of [`Server::start`].
+pub fn serve(config: &Config, told: impl FnOnce(&str)) -> Result<(), ServeError> {
+    log(config);
+    let server = Server::start(config)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| ServeError::new(error.to_string()))?;
+    let fails =
+        |error: std::io::Error| ServeError::new(format!("Signals cannot be waited for: {error}."));
+    let ended: std::io::Result<()> = runtime.block_on(async {
+        let (mut term, mut int) = (
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+        );
+        tracing::info!("listening on {}", server.url());
+        told(&server.url());
+        say("READY=1");
+        tokio::select! { _ = term.recv() => {} _ = int.recv() => {} }
+        Ok(())
+    });
+    ended.map_err(fails)?;
+    say("STOPPING=1");
+    tracing::info!("ending");
+    server.stop();
+    Ok(())
+}
+
+fn say(word: &str) {
+    if let Err(error) = notify(std::env::var_os("NOTIFY_SOCKET"), word) {
+        tracing::warn!("the service manager cannot be told {word}: {error}");
+    }
+}
+
+fn log(config: &Config) {
+    let level = match config.log_level {
+        LogLevel::Error => tracing::Level::ERROR,
+        LogLevel::Warn => tracing::Level::WARN,
+        LogLevel::Info => tracing::Level::INFO,
+        LogLevel::Debug => tracing::Level::DEBUG,
+    };
+    let lines = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr);
+    // A program that has set up lines of its own keeps them.
+    let _ = match config.log {
+        LogFormat::Text => lines.with_ansi(false).try_init(),
+        LogFormat::Json => lines.json().try_init(),
+    };
+}

@@ -1,0 +1,11 @@
+//! The routes over a real socket, without an SDK.
+
+mod batches;
+mod client;
+mod documents;
+mod edges;
+mod feeds;
+mod killed;
+mod operation;
+mod queries;
+mod ttl;
