@@ -117,9 +117,9 @@ impl<'a, 'p> Found<'a, 'p> {
                 "The member {name:?} stands twice in the document."
             )));
         }
-        let id = self.id.ok_or_else(|| {
-            Error::bad_request("The input content is invalid because the required properties - 'id; ' - are missing.")
-        })?;
+        let id = self
+            .id
+            .ok_or_else(|| Error::bad_request("A document needs an id."))?;
         let id = json::string(id)
             .ok_or_else(|| Error::bad_request("The id of a document is to be a string."))?;
         check_id(&id)?;
@@ -225,8 +225,7 @@ fn parse_ttl(text: &str) -> Result<Ttl> {
         _ => {
             let shown: String = text.chars().take(100).collect();
             Err(Error::bad_request(format!(
-                "The input ttl {shown} is invalid. Ensure to provide a nonzero positive integer of up to {MAX_TTL} seconds, \
-                 or -1 for a document that never expires."
+                "The ttl of a document is -1 (never), or whole seconds from 1 to {MAX_TTL}, and not {shown}."
             )))
         }
     }

@@ -451,12 +451,12 @@ impl Prepared {
 
 /// The error for a document that is not there, or has expired.
 pub fn not_found() -> Error {
-    let message = "Entity with the specified id does not exist in the system.";
+    let message = "There is no document of this id and partition key.";
     Error::new(ErrorKind::NotFound, message)
 }
 
 /// The error for a document that is there already.
 pub fn conflict() -> Error {
-    let message = "Entity with the specified id already exists in the system.";
+    let message = "There is a document of this id and partition key already.";
     Error::new(ErrorKind::Conflict, message)
 }

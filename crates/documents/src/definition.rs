@@ -188,9 +188,7 @@ impl ContainerDefinition {
         let id = match members.remove("id") {
             Some(Value::String(id)) => id,
             _ => {
-                return Err(Error::bad_request(
-                    "The input content is invalid because the required properties - 'id; ' - are missing.",
-                ));
+                return Err(Error::bad_request("A container needs an id."));
             }
         };
         let partition_key = take_paths(&mut members)?;
@@ -387,8 +385,7 @@ fn parse_ttl(name: &str, value: Option<Value>) -> Result<DefaultTtl> {
 
 fn wrong_ttl(name: &str, given: &str) -> Error {
     Error::bad_request(format!(
-        "The {name} {given} is invalid. Ensure to provide a nonzero positive integer of up to {MAX_TTL} seconds, -1 for no \
-         expiry by default, or null."
+        "{name} is null (off), -1 (on, without default), or whole seconds from 1 to {MAX_TTL}, and not {given}."
     ))
 }
 
