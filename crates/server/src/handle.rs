@@ -1,4 +1,4 @@
-//! What is done with a request: from its parts to its answer.
+//! The way of a request: from its parts to its answer.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! What this server has and Cosmos DB does not: health, what expires when, and a clock that can be moved.
+//! The routes that Cosmos DB has not: health, what expires when, and a clock that can be moved.
 
 use std::time::{Duration, SystemTime};
 

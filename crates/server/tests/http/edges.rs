@@ -1,4 +1,4 @@
-//! What is refused: names, sizes, paths, and clients that hold on.
+//! Refusals: of names, sizes, paths, and clients that hold on.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
