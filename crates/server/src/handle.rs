@@ -1,4 +1,4 @@
-//! What is done with a request: from its parts to its answer.
+//! The way of a request: from its parts to its answer.
 
 use std::time::SystemTime;
 
@@ -15,7 +15,7 @@ use crate::path::{Path, Resource};
 use crate::reply::{Answer, Failure};
 use crate::request::Request;
 use crate::state::{Shared, State};
-use crate::{account, catalog, items, offers, own};
+use crate::{account, catalog, items, metrics, offers, own};
 
 /// Answers a request; never fails.
 pub(crate) async fn handle(
@@ -218,7 +218,7 @@ fn route(state: &State, request: &Request) -> Answer {
         Resource::Offers => offers::offers(state, request),
         Resource::Offer(id) => offers::offer(state, request, id),
         Resource::Clock => own::clock(state, request),
-        Resource::Metrics => own::metrics(state),
+        Resource::Metrics => metrics::metrics(state),
         Resource::Ready => own::ready(state),
         Resource::Account => Err(catalog::not_allowed()),
         Resource::Conflict | Resource::Health | Resource::Absent(_) | Resource::Unknown => {

@@ -54,6 +54,7 @@ mod batch;
 mod changes;
 mod items;
 mod own;
+mod metrics;
 mod handle;
 mod config;
 mod tls;

@@ -1,4 +1,4 @@
-//! What clients may hold of the server.
+//! The bounds of what clients may hold of the server.
 
 use std::time::Duration;
 
