@@ -1,6 +1,5 @@
-//! What this server has and Cosmos DB does not: figures, health, what expires when, and a clock that can be moved.
+//! What this server has and Cosmos DB does not: health, what expires when, and a clock that can be moved.
 
-use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
 use ebbtide::{Database, DefaultTtl};
@@ -60,7 +59,8 @@ pub(crate) fn ttl(state: &State, request: &Request, database: &str, coll: &str) 
     Ok(Reply::json(200, body.to_string()))
 }
 
-fn seconds(default: DefaultTtl) -> serde_json::Value {
+/// As `defaultTtl` of a container.
+pub(crate) fn seconds(default: DefaultTtl) -> serde_json::Value {
     match default {
         DefaultTtl::After(after) => json!(after.as_secs()),
         DefaultTtl::NoDefault => json!(-1),
@@ -174,173 +174,6 @@ pub(crate) fn ready(state: &State) -> Answer {
             "text/plain; charset=utf-8",
         )),
     }
-}
-
-/// Figures in the text format of Prometheus.
-pub(crate) fn metrics(state: &State) -> Answer {
-    let stats = state.documents.engine().stats();
-    let figures = &state.figures;
-    let load =
-        |of: &std::sync::atomic::AtomicU64| of.load(std::sync::atomic::Ordering::Relaxed) as f64;
-    let mut text = String::new();
-    head(
-        &mut text,
-        "ebbtide_http_requests_total",
-        "counter",
-        "Requests that were answered, by the class of the status.",
-    );
-    for class in 1..6 {
-        line(
-            &mut text,
-            &format!("ebbtide_http_requests_total{{class=\"{class}xx\"}}"),
-            figures.requests(class) as f64,
-        );
-    }
-    for (name, kind, help, value) in [
-        (
-            "http_connections",
-            "gauge",
-            "Connections that are open.",
-            load(&figures.connections),
-        ),
-        (
-            "http_refused_connections_total",
-            "counter",
-            "Connections that were closed for there were too many.",
-            load(&figures.refused_connections),
-        ),
-        (
-            "http_request_bytes_total",
-            "counter",
-            "Bytes of the bodies of requests.",
-            load(&figures.request_bytes),
-        ),
-        (
-            "http_response_bytes_total",
-            "counter",
-            "Bytes of the bodies of answers.",
-            load(&figures.response_bytes),
-        ),
-        (
-            "live_items",
-            "gauge",
-            "Items that have not expired.",
-            stats.live_items as f64,
-        ),
-        (
-            "live_bytes",
-            "gauge",
-            "Bytes of items that have not expired.",
-            stats.live_bytes as f64,
-        ),
-        (
-            "expired_bytes",
-            "gauge",
-            "Bytes of items that have expired and are not yet reclaimed.",
-            stats.expired_bytes as f64,
-        ),
-        (
-            "disk_bytes",
-            "gauge",
-            "Bytes of all files.",
-            stats.disk_bytes as f64,
-        ),
-        (
-            "log_bytes",
-            "gauge",
-            "Bytes of the log.",
-            stats.log_bytes as f64,
-        ),
-        (
-            "memtable_bytes",
-            "gauge",
-            "Bytes of memtables.",
-            stats.memtable_bytes as f64,
-        ),
-        (
-            "containers",
-            "gauge",
-            "Containers of the engine.",
-            stats.containers as f64,
-        ),
-        (
-            "overdue_seconds",
-            "gauge",
-            "How far the reclaiming of expired items is behind its promise.",
-            stats.overdue.as_secs_f64(),
-        ),
-        (
-            "stalls_total",
-            "counter",
-            "Writes that were held up.",
-            stats.stalls as f64,
-        ),
-        (
-            "stall_seconds_total",
-            "counter",
-            "Time for which writes were held up.",
-            stats.stall_time.as_secs_f64(),
-        ),
-        (
-            "syncs_total",
-            "counter",
-            "Syncs of the log.",
-            stats.syncs as f64,
-        ),
-        (
-            "sync_seconds_total",
-            "counter",
-            "Time of syncs of the log.",
-            stats.sync_time.as_secs_f64(),
-        ),
-        (
-            "flushes_total",
-            "counter",
-            "Memtables that were written to tables.",
-            stats.flushes as f64,
-        ),
-        (
-            "merges_total",
-            "counter",
-            "Merges of tables.",
-            stats.merges as f64,
-        ),
-        (
-            "put_bytes_total",
-            "counter",
-            "Bytes that were put.",
-            stats.bytes_put as f64,
-        ),
-        (
-            "merged_bytes_total",
-            "counter",
-            "Bytes that merges wrote.",
-            stats.bytes_merged as f64,
-        ),
-        (
-            "dropped_bytes_total",
-            "counter",
-            "Bytes that were dropped with whole tables.",
-            stats.bytes_dropped as f64,
-        ),
-    ] {
-        let name = format!("ebbtide_{name}");
-        head(&mut text, &name, kind, help);
-        line(&mut text, &name, value);
-    }
-    Ok(Reply::text(
-        200,
-        text,
-        "text/plain; version=0.0.4; charset=utf-8",
-    ))
-}
-
-fn head(text: &mut String, name: &str, kind: &str, help: &str) {
-    writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string takes all");
-}
-
-fn line(text: &mut String, name: &str, value: f64) {
-    writeln!(text, "{name} {value}").expect("a string takes all");
 }
 
 #[cfg(test)]
