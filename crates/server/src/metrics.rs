@@ -154,7 +154,11 @@ impl Recorded {
         let mut text = String::new();
         for (name, family) in &*self.0.lock().expect("no code panics with it") {
             let help = family.help.replace('\\', "\\\\").replace('\n', "\\n");
-            let kind = if family.is_counter { "counter" } else { "gauge" };
+            let kind = if family.is_counter {
+                "counter"
+            } else {
+                "gauge"
+            };
             // A name that was described and has no figure has no samples either.
             let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
             for (labels, value) in &family.values {

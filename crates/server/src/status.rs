@@ -86,9 +86,9 @@ pub(crate) fn status(state: &State) -> Answer {
 fn due(ends: &Ends) -> Value {
     let sum = |sum: &Sum| {
         json!({
-            "documents": sum.documents.round(),
-            "bytes": sum.bytes.round(),
-            "diskBytes": sum.disk.round(),
+            "documents": sum.documents.round() as u64,
+            "bytes": sum.bytes.round() as u64,
+            "diskBytes": sum.disk.round() as u64,
         })
     };
     let bars = BOUNDS.iter().zip(&ends.bars).map(|(bound, bar)| {
@@ -160,8 +160,7 @@ fn counters(state: &State, stats: &Stats) -> Value {
 
 /// What is in use of what there is.
 fn slots(state: &State) -> Value {
-    let slot =
-        |what: &str, unit: &str, used: u64, most: usize| json!({ "what": what, "unit": unit, "used": used, "most": most });
+    let slot = |what: &str, unit: &str, used: u64, most: usize| json!({ "what": what, "unit": unit, "used": used, "most": most });
     json!([
         slot(
             "connections",
@@ -169,18 +168,8 @@ fn slots(state: &State) -> Value {
             state.figures.open_connections(),
             state.most_connections
         ),
-        slot(
-            "requests on threads",
-            "",
-            state.figures.working(),
-            THREADS
-        ),
-        slot(
-            "bodies of requests",
-            "bytes",
-            memory_in_use(),
-            MEMORY_BYTES
-        ),
+        slot("requests on threads", "", state.figures.working(), THREADS),
+        slot("bodies of requests", "bytes", memory_in_use(), MEMORY_BYTES),
     ])
 }
 
@@ -251,7 +240,10 @@ fn coming_back(ends: &Ends, now: SystemTime) -> Option<String> {
         true => by[11..16].to_string(),
         false => format!("{} {}", &by[..10], &by[11..16]),
     };
-    Some(format!("About {} come back by {by} UTC.", size(bytes as u64)))
+    Some(format!(
+        "About {} come back by {by} UTC.",
+        size(bytes as u64)
+    ))
 }
 
 /// `317 B`, `1.2 MiB`: three digits or so.
