@@ -20,7 +20,7 @@ pub fn serve(flags: &Serve) -> Outcome {
     let refused = |error: ServeError| crate::failure::Failure::Refused(error.to_string());
     let config = Config::assemble(flags.config.as_deref(), std::env::vars(), members(flags));
     ebbtide_server::serve(&config.map_err(refused)?, |url| {
-        // Whoever started the server may not read where it listens.
+        // The program that started the server may not read where it listens.
         let _ = writeln!(stdout(), "{url}");
     })
     .map_err(refused)

@@ -55,12 +55,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .map(|n| PartitionKey::from(&*format!("u{:04}", n % 1_000)))
         .collect();
     let ids: Vec<_> = (0..DOCUMENTS).map(|n| format!("{n:08}")).collect();
+    // As one that has no documents would call them.
+    let plain_keys: Vec<_> = (0..DOCUMENTS)
+        .map(|n| format!("u{:04}/{n:08}", n % 1_000))
+        .collect();
     let at = |n: u64| usize::try_from(n).expect("a place");
     println!("documents of {} bytes, nanoseconds each", all[0].len());
     let none = Conditions::none();
     let put = middle(|n| {
         plain
-            .put_with_ttl(&ids[at(n)], &all[at(n)], Duration::from_secs(36_000))
+            .put_with_ttl(&plain_keys[at(n)], &all[at(n)], Duration::from_secs(36_000))
             .expect("a put")
     });
     let upsert = middle(|n| {
@@ -75,22 +79,34 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         upsert.as_nanos(),
         ratio(upsert, put)
     );
+    let parse = middle(|n| drop(c.partition_key_of(&all[at(n)]).expect("a document")));
+    let swap = middle(|n| {
+        let value = ebbtide::Bytes::copy_from_slice(&all[at(n)]);
+        let ttl = ebbtide::Ttl::After(Duration::from_secs(36_000));
+        let swapped = plain.fetch_update(&plain_keys[at(n)], |_| {
+            ebbtide::Update::Put(value.clone(), ttl)
+        });
+        drop(swapped.expect("an update"));
+    });
+    println!(
+        "of which: fetch_update {:5}, parsing {:5}",
+        swap.as_nanos(),
+        parse.as_nanos()
+    );
     for place in ["memory", "tables"] {
         if place == "tables" {
             engine.flush()?;
             engine.compact()?;
         }
         let get = middle(|n| {
-            let found: EngineResult<_> = plain.get(&ids[at(n)]);
+            let found: EngineResult<_> = plain.get(&plain_keys[at(n)]);
             assert!(found.expect("a get").is_some());
         });
+        let item = middle(|n| drop(plain.item(&plain_keys[at(n)]).expect("an item")));
         let read = middle(|n| drop(c.read(&keys[at(n)], &ids[at(n)]).expect("a read")));
-        println!(
-            "get {:5}  read   {:5}  {:.2} x  from {place}",
-            get.as_nanos(),
-            read.as_nanos(),
-            ratio(read, get)
-        );
+        let (times, get, read) = (ratio(read, get), get.as_nanos(), read.as_nanos());
+        println!("get {get:5}  read   {read:5}  {times:.2} x  from {place}");
+        println!("of which: item {:5}", item.as_nanos());
     }
     Ok(())
 }

@@ -46,7 +46,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// What a pass over the members has found.
+/// The findings of a pass over the members.
 struct Found<'a, 'p> {
     text: &'a str,
     paths: &'p [MemberPath],
@@ -55,7 +55,7 @@ struct Found<'a, 'p> {
     /// The text of the first member of each path.
     roots: [Option<&'a str>; crate::partition_key::MAX_PARTS],
     twice: Option<String>,
-    /// What is the system's, with a comma each.
+    /// The members of the system, with a comma each.
     cuts: Vec<Range<usize>>,
     /// The end of the last member, and whether one before it is kept.
     end: usize,
@@ -199,9 +199,13 @@ pub fn too_large(what: &str, len: usize) -> Error {
     Error::new(ErrorKind::RequestEntityTooLarge, message)
 }
 
+fn is_reserved(byte: u8) -> bool {
+    matches!(byte, b'/' | b'\\' | b'?' | b'#')
+}
+
 /// Fails for an id that no document, container or database may have.
 pub fn check_id(id: &str) -> Result<()> {
-    let is_allowed = (1..=MAX_ID).contains(&id.len()) && !id.contains(['/', '\\', '?', '#']);
+    let is_allowed = (1..=MAX_ID).contains(&id.len()) && !id.bytes().any(is_reserved);
     if !is_allowed {
         let shown: String = id.chars().take(100).collect();
         let message = format!(

@@ -180,7 +180,7 @@ impl Container {
     pub(crate) fn key_of(&self, key: &PartitionKey, id: &str) -> Result<Vec<u8>> {
         key.check(self.paths().len())?;
         check_id(id)?;
-        let mut item_key = Vec::with_capacity(id.len() + 32);
+        let mut item_key = Vec::with_capacity(key.encoded_len() + id.len());
         key.encode_into(&mut item_key);
         item_key.extend_from_slice(id.as_bytes());
         Ok(item_key)
@@ -236,7 +236,7 @@ impl Container {
             written_at,
             expires_at: lifetime.and_then(|lifetime| written_at.checked_add(lifetime)),
             container: self.rid(),
-            key: key.into(),
+            key,
             body,
         }
     }
@@ -267,8 +267,9 @@ impl Container {
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound).
     pub fn read(&self, key: &PartitionKey, id: &str) -> Result<Document> {
-        let item = self.items().item(self.key_of(key, id)?)?;
-        self.of_item(item.ok_or_else(not_found)?)
+        let key = self.key_of(key, id)?;
+        let item = self.items().item(&key)?.ok_or_else(not_found)?;
+        Ok(Document::of_key(item, self.rid(), key, id.to_owned()))
     }
 
     /// As [`Container::read`], without waiting for the disk.
@@ -276,10 +277,14 @@ impl Container {
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound).
     pub fn try_read(&self, key: &PartitionKey, id: &str) -> Result<AtOnce<Document>> {
-        match self.items().try_item(self.key_of(key, id)?)? {
-            AtOnce::Ready(item) => Ok(AtOnce::Ready(self.of_item(item.ok_or_else(not_found)?)?)),
-            AtOnce::WouldWait => Ok(AtOnce::WouldWait),
-        }
+        let key = self.key_of(key, id)?;
+        Ok(match self.items().try_item(&key)? {
+            AtOnce::Ready(item) => {
+                let item = item.ok_or_else(not_found)?;
+                AtOnce::Ready(Document::of_key(item, self.rid(), key, id.to_owned()))
+            }
+            AtOnce::WouldWait => AtOnce::WouldWait,
+        })
     }
 
     /// Reads a document and restarts its countdown; it gets a new version.

@@ -22,26 +22,28 @@ pub struct Document {
     /// When it expires, by the settings of now.
     pub expires_at: Option<SystemTime>,
     pub(crate) container: ResourceId,
-    pub(crate) key: Bytes,
+    pub(crate) key: Vec<u8>,
     pub(crate) body: Bytes,
 }
 
 impl Document {
     /// The document that an item of a container with so many partition key paths is.
     pub(crate) fn of_item(item: Item, container: ResourceId, paths: usize) -> Result<Document> {
-        let (version, written_at, expires_at) =
-            (item.version(), item.written_at(), item.expires_at());
-        let (key, body) = item.into_parts();
-        let id = id_in(&key, paths)?.to_owned();
-        Ok(Document {
+        let (key, id) = (item.key().to_vec(), id_in(item.key(), paths)?.to_owned());
+        Ok(Document::of_key(item, container, key, id))
+    }
+
+    /// The same of an item of which key and id are known.
+    pub(crate) fn of_key(item: Item, container: ResourceId, key: Vec<u8>, id: String) -> Document {
+        Document {
             id,
-            version,
-            written_at,
-            expires_at,
+            version: item.version(),
+            written_at: item.written_at(),
+            expires_at: item.expires_at(),
             container,
             key,
-            body: body.into_bytes(),
-        })
+            body: item.into_value().into_bytes(),
+        }
     }
 
     /// The JSON as it was written, without system properties.

@@ -128,7 +128,7 @@ impl Container {
         };
         let mut pass = self.pass_since(since, since, &range, not_before, most);
         if let Err(ebbtide::Error::ChangesGone { .. }) = pass {
-            // What left the disk was deleted or has ended: it is not told anyway.
+            // Deletes and ends left the disk, which are not told anyway.
             pass = self.pass_since(Version::start(), since, &range, not_before, most);
         }
         Ok(pass?)
@@ -198,7 +198,7 @@ impl Container {
             written_at: expiration.written_at(),
             expires_at: Some(expired_at),
             container: self.rid(),
-            key: expiration.key().to_vec().into(),
+            key: expiration.key().to_vec(),
             body: expiration.value().clone().into_bytes(),
         };
         Ok(End {

@@ -24,7 +24,7 @@ pub enum ChangeStartAt {
     Moment(SystemTime),
 }
 
-/// What a change feed tells.
+/// The changes that a feed tells.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeStart {
     /// Where it begins.
@@ -44,7 +44,7 @@ impl ChangeStart {
     }
 }
 
-/// What a pass has found beyond a page.
+/// The findings of a pass beyond a page.
 pub struct Rest {
     pub start: ChangeStart,
     /// In the order of versions.

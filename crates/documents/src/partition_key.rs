@@ -114,7 +114,6 @@ fn ordered(number: f64) -> [u8; 8] {
 }
 
 fn push_text(out: &mut Vec<u8>, text: &str) {
-    out.reserve(text.len() + 2);
     out.push(STRING);
     out.extend(text.bytes().map(|byte| byte + 1));
     out.push(0);
@@ -178,6 +177,15 @@ impl PartitionKey {
         let mut out = vec![];
         self.encode_into(&mut out);
         out
+    }
+
+    /// At least the length of what it is encoded as.
+    pub(crate) fn encoded_len(&self) -> usize {
+        let len = |part: &PartitionKeyPart| match part {
+            PartitionKeyPart::String(text) => text.len() + 2,
+            _ => 9,
+        };
+        self.parts.iter().map(len).sum()
     }
 
     pub(crate) fn encode_into(&self, out: &mut Vec<u8>) {

@@ -60,7 +60,7 @@ impl System for Scanned<'_> {
     }
 }
 
-/// What one reading of a page has come to.
+/// The result of one reading of a page.
 struct Reading {
     execution: Execution,
     /// The last document that was pushed.

@@ -74,7 +74,7 @@ impl Key {
     }
 }
 
-/// What of a request is signed.
+/// The signed parts of a request.
 pub(crate) struct Signed<'a> {
     pub verb: &'a str,
     pub path: &'a Path,

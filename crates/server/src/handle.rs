@@ -1,16 +1,16 @@
-//! What is done with a request: from its parts to its answer.
+//! The way of a request: from its parts to its answer.
 
 use std::time::SystemTime;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HOST};
 use hyper::{HeaderMap, Method, Response};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::auth::Signed;
-use crate::limits::{BODY_BYTES, BODY_TIME, fits};
+use crate::limits::{BODY_BYTES, BODY_TIME, THROWN_AWAY_BYTES, fits};
 use crate::path::{Path, Resource};
 use crate::reply::{Answer, Failure};
 use crate::request::Request;
@@ -146,16 +146,10 @@ async fn whole(
     mut body: Incoming,
     memory: &'static Semaphore,
 ) -> Result<(Bytes, Vec<SemaphorePermit<'static>>), Failure> {
-    let too_large = || {
-        let message = format!("The body of a request has at most {BODY_BYTES} bytes.");
-        Failure::new(413, "RequestEntityTooLarge", message)
-    };
-    if body.size_hint().lower() > BODY_BYTES as u64 {
-        return Err(too_large());
-    }
     let read = async {
         let mut whole = BytesMut::new();
         let mut permits = Vec::new();
+        let mut thrown_away = 0;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| {
                 Failure::bad_request(format!("The body cannot be read: {error}."))
@@ -163,8 +157,13 @@ async fn whole(
             let Ok(data) = frame.into_data() else {
                 continue;
             };
-            if whole.len() + data.len() > BODY_BYTES {
-                return Err(too_large());
+            if thrown_away > 0 || whole.len() + data.len() > BODY_BYTES {
+                // A client that is still sending would not see the answer.
+                thrown_away += data.len();
+                if thrown_away > THROWN_AWAY_BYTES {
+                    break;
+                }
+                continue;
             }
             permits.push(fits(memory, data.len()).ok_or_else(|| Failure {
                 retry_after: Some(crate::reply::RETRY_AFTER),
@@ -176,10 +175,18 @@ async fn whole(
             })?);
             whole.extend_from_slice(&data);
         }
-        Ok((whole.freeze(), permits))
+        match thrown_away {
+            0 => Ok((whole.freeze(), permits)),
+            _ => Err(too_large()),
+        }
     };
     let late = |_| Failure::new(408, "RequestTimeout", "The body did not come in time.");
     tokio::time::timeout(BODY_TIME, read).await.map_err(late)?
+}
+
+fn too_large() -> Failure {
+    let message = format!("The body of a request has at most {BODY_BYTES} bytes.");
+    Failure::new(413, "RequestEntityTooLarge", message)
 }
 
 /// Answers that wait for nothing.

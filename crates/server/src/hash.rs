@@ -229,6 +229,16 @@ mod tests {
                 &format!("05C1DD45A3938C08{}00", "79".repeat(100)),
                 "300C91B3A88EBBFFE4DB4541EA0875FC",
             ),
+        ] {
+            let value = [value];
+            assert_eq!(effective(&value, 1, 1), first, "{value:?}");
+            assert_eq!(effective(&value, 1, 2), second, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn so_are_those_of_other_values() {
+        for (value, first, second) in [
             (
                 Value::from(true),
                 "05C1D7C5A903D803",

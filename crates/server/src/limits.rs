@@ -1,4 +1,4 @@
-//! What clients may hold of the server.
+//! The bounds of what clients may hold of the server.
 
 use std::time::Duration;
 
@@ -6,6 +6,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// A body has at most so many bytes, as Cosmos DB has it.
 pub(crate) const BODY_BYTES: usize = 2 << 20;
+/// Of a body that is larger so much is still read, and thrown away, before it is refused.
+pub(crate) const THROWN_AWAY_BYTES: usize = 16 << 20;
 /// A body is whole within this.
 pub(crate) const BODY_TIME: Duration = Duration::from_secs(30);
 /// The head of a request is whole within this; a connection without requests is closed after it.

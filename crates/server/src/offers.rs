@@ -13,7 +13,7 @@ use crate::reply::{Answer, Failure, Reply};
 use crate::request::Request;
 use crate::state::State;
 
-/// What a container gets where nobody named a throughput.
+/// The throughput of a container where nobody named one.
 const SMALLEST: u64 = 400;
 
 fn kept(state: &State) -> Result<ebbtide::Container, Failure> {

@@ -1,8 +1,8 @@
-//! What this server has and Cosmos DB does not: health, what expires when, and a clock that can be moved.
+//! The routes that Cosmos DB has not: health, what expires when, and a clock that can be moved.
 
 use std::time::{Duration, SystemTime};
 
-use ebbtide::{Database, DefaultTtl};
+use ebbtide::DefaultTtl;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -112,26 +112,15 @@ pub(crate) fn clock(state: &State, request: &Request) -> Answer {
     ))
 }
 
-/// The container of the engine and the key by which a moved clock is kept.
-const CLOCK: (&str, &str) = ("clock", "now");
-
-/// Keeps where the clock was moved to, in milliseconds since 1970.
+/// Writes where the clock was moved to, in milliseconds since 1970: a database goes on no earlier than its last write, so
+/// neither does the clock after the next start.
 fn keep(state: &State) -> Result<(), Failure> {
     let since = state
         .now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
-    let kept = state.documents.engine().container(CLOCK.0)?;
-    Ok(kept.put(CLOCK.1, since.as_millis().to_string())?)
-}
-
-/// Where the clock was moved to before, in milliseconds since 1970.
-pub(crate) fn moved_to(engine: &Database) -> ebbtide::Result<Option<u64>> {
-    if !engine.containers().iter().any(|name| name == CLOCK.0) {
-        return Ok(None);
-    }
-    let kept = engine.container(CLOCK.0)?.get(CLOCK.1)?;
-    Ok(kept.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok()))
+    let kept = state.documents.engine().container("clock")?;
+    Ok(kept.put("now", since.as_millis().to_string())?)
 }
 
 /// `90`, `1500ms`, `30s`, `5m`, `2h`, `7d`, `2w`; a number alone is seconds.

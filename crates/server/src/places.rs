@@ -23,7 +23,7 @@ const SEARCHED_AT_ONCE: usize = 1000;
 #[derive(Default)]
 pub(crate) struct Places(Mutex<HashMap<(String, String), PartitionKey>>);
 
-/// What of a container a request is about.
+/// The part of a container that a request is about.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Part {
     /// The documents of this partition key or prefix; without parts: all.

@@ -19,7 +19,6 @@ use crate::connection::accept;
 use crate::hosts::Hosts;
 use crate::limits::THREADS;
 use crate::notify::notify;
-use crate::own;
 use crate::places::Places;
 use crate::state::{Figures, State};
 use crate::tls::Tls;
@@ -47,10 +46,8 @@ impl Server {
         let clock = (config.clock == ClockKind::Manual).then(manual_clock);
         let engine = open(config, clock.clone())?;
         if let Some(clock) = &clock {
-            // It goes on where it was moved to before.
-            let moved =
-                own::moved_to(&engine).map_err(|error| ServeError::new(error.to_string()))?;
-            clock.set(milliseconds(engine.now()).max(moved.unwrap_or_default()));
+            // It goes on where it was moved to before: the database never goes behind that.
+            clock.set(milliseconds(engine.now()));
         }
         let control = control(config, &engine)?;
         let fails = |error: ebbtide_documents::Error| ServeError::new(error.to_string());

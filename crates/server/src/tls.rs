@@ -24,7 +24,7 @@ mod with_rustls {
     pub(crate) struct Tls(TlsAcceptor);
 
     impl Tls {
-        /// What the configuration asks for, if it does.
+        /// The certificate that the configuration asks for, if it does.
         pub fn new(config: &Config) -> Result<Option<Tls>, ServeError> {
             let (certificates, key) = match (&config.cert, &config.key, config.tls_temporary) {
                 (None, None, false) => return Ok(None),

@@ -254,7 +254,7 @@ const TABLE: &[(&str, &str, &str)] = &[
         r#"[{"op":"add","path":"/b","value":2},{"op":"remove","path":"/c"}]"#,
         "-",
     ),
-    // What is no patch.
+    // No patches.
     ("{}", "[]", "-"),
     ("{}", "{}", "-"),
     ("{}", r#"[{"op":"add","path":"a","value":1}]"#, "-"),

@@ -198,7 +198,7 @@ fn as_json() {
     ] {
         refused(BatchOperation::from_json(wrong.as_bytes()), 400);
     }
-    // What is read is known already.
+    // The document that is read is known already.
     let read = c.read(&key(), "1").unwrap();
     let known = Conditions {
         if_none_match: Some(read.etag().parse().unwrap()),

@@ -111,7 +111,7 @@ fn changes_are_in_the_order_of_versions() {
     assert_eq!(all_changes(&c, &beginning, 2).0, ["b", "c", "a"]); // e has expired
 }
 
-/// What changes between two pages is told with its newest version, and nothing is left out.
+/// A document that changes between two pages is told with its newest version, and nothing is left out.
 #[test]
 fn changes_between_pages() {
     let (documents, _) = documents();

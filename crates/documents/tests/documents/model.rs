@@ -92,7 +92,7 @@ fn partition_key(key: usize) -> PartitionKey {
     PartitionKey::from_json(KEYS[key]).unwrap()
 }
 
-/// What the model says of an operation: the status, and the body that is stored, if one is.
+/// The model's answer to an operation: the status, and the body that is stored, if one is.
 struct Said {
     status: u16,
     stored: Option<Value>,

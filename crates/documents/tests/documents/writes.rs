@@ -13,7 +13,7 @@ fn a_body_comes_back_as_it_was_written() {
     c.create(&key(), text.as_bytes()).unwrap();
     let read = c.read(&key(), "1").unwrap();
     assert_eq!(read.body(), text.as_bytes());
-    // What a client sends back has the system's members; they are not stored.
+    // A client sends back the system's members, too; they are not stored.
     let sent = read.to_json();
     let again = c
         .replace(&key(), "1", sent.as_bytes(), &Conditions::none())

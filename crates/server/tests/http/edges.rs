@@ -1,4 +1,4 @@
-//! What is refused: names, sizes, paths, and clients that hold on.
+//! Refusals: of names, sizes, paths, and clients that hold on.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -65,6 +65,7 @@ fn a_body_has_two_mebibytes_at_most() {
             break;
         }
     }
+    let _ = stream.write_all(b"0\r\n\r\n");
     let refused = read(&stream).map(|reply| reply.status);
     assert!(matches!(refused, Ok(413) | Err(_)), "{refused:?}");
     assert_eq!(client.read("c", "1").status, 200);

@@ -33,7 +33,7 @@ fn spawn(folder: &Path) -> (Child, Client) {
             .map(|url| url.trim_end_matches('/').to_string())
     });
     let client = Client(url.expect("it listens").parse().unwrap());
-    // What it prints further is read, so that it never waits for a reader.
+    // The rest of its output is read, so that it never waits for a reader.
     std::thread::spawn(move || lines.count());
     (child, client)
 }

@@ -76,7 +76,7 @@ fn a_folder_keeps_documents_and_the_moved_clock() {
     client.create("c", r#"{"id":"1","pk":"a","ttl":7200}"#);
     client.create("c", r#"{"id":"2","pk":"a"}"#);
     client.advance("1h");
-    let asked = ebbtide_control::connect(&folder.path().join("db")).unwrap();
+    let asked = ebbtide_control::connect(folder.path().join("db")).unwrap();
     assert!(asked.is_some(), "the command can ask");
     server.stop();
 
