@@ -177,21 +177,22 @@ fn figures_are_for_those_that_have_the_key_and_the_page_is_for_all() {
     assert_eq!(client.get("/_status", &[BROWSER]).status, 401);
 }
 
-/// Stands before the server and adds a script to its page, which tells how the page stands.
-fn front(server: Client, script: String) -> SocketAddr {
+/// Stands before the server, and shows its page in a frame of a width, for a window has a least one. The script is added to
+/// the page, before its own.
+fn front(server: Client, width: u32, script: String) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             // A browser may connect and ask nothing.
             let script = script.clone();
-            std::thread::spawn(move || pass_on(stream, server, &script));
+            std::thread::spawn(move || pass_on(stream, server, width, &script));
         }
     });
     address
 }
 
-fn pass_on(mut stream: TcpStream, server: Client, script: &str) -> Option<()> {
+fn pass_on(mut stream: TcpStream, server: Client, width: u32, script: &str) -> Option<()> {
     let mut lines = BufReader::new(stream.try_clone().ok()?).lines();
     let first = lines.next()?.ok()?;
     let path = first.split(' ').nth(1)?.to_owned();
@@ -209,14 +210,21 @@ fn pass_on(mut stream: TcpStream, server: Client, script: &str) -> Option<()> {
         .filter(|(name, _)| kept.contains(&name.as_str()))
         .map(|(name, value)| (name.as_str(), value.as_str()))
         .collect();
+    if path == "/" {
+        let frame = format!(
+            "<!DOCTYPE html><iframe src=\"/page\" style=\"width:{width}px;height:2000px;border:0\"></iframe>"
+        );
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n\r\n";
+        return stream.write_all((head.to_owned() + &frame).as_bytes()).ok();
+    }
+    let path = path.replace("/page", "/");
     let mut reply = server.get(&path, &headers);
     let mut policy = String::new();
     if let Some(given) = reply.header("content-security-policy") {
         let more = format!("script-src {} ", hash(script));
-        policy = format!(
-            "content-security-policy: {}\r\n",
-            given.replacen("script-src ", &more, 1)
-        );
+        let given = given.replacen("script-src ", &more, 1);
+        let given = given.replacen("frame-ancestors 'none'", "frame-ancestors 'self'", 1);
+        policy = format!("content-security-policy: {given}\r\n");
         let added = format!("<script>{script}</script><style>");
         reply.body = reply.body.replacen("<style>", &added, 1);
     }
@@ -230,10 +238,11 @@ fn pass_on(mut stream: TcpStream, server: Client, script: &str) -> Option<()> {
 }
 
 /// The page's document after some seconds of its own time; none where there is no Chromium.
-fn seen(address: SocketAddr, width: u32) -> Option<String> {
+fn seen(address: SocketAddr) -> Option<String> {
     let names = ["chromium", "chromium-browser", "google-chrome"];
     let is_there = |name: &&str| {
-        let asked = Command::new(name)
+        let mut asked = Command::new(name);
+        asked
             .arg("--version")
             .stdout(Stdio::null())
             .stderr(Stdio::null());
@@ -253,7 +262,7 @@ fn seen(address: SocketAddr, width: u32) -> Option<String> {
             "--virtual-time-budget=6000",
         ])
         .arg(format!("--user-data-dir={}", profile.path().display()))
-        .arg(format!("--window-size={width},1000"))
+        .args(["--window-size=1400,1000", "--hide-scrollbars"])
         .arg(format!("http://{address}/"))
         .stderr(Stdio::null())
         .output()
@@ -261,11 +270,12 @@ fn seen(address: SocketAddr, width: u32) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// Tells the widths of the window and of what is in it, and what the policy forbade.
+/// Tells the widths of the frame and of what is in it, and what the policy forbade; then the page takes the frame's place.
 const PROBE: &str = "let forbidden = ''; \
     addEventListener('securitypolicyviolation', event => forbidden += event.violatedDirective); \
     setTimeout(() => { const root = document.documentElement; \
-    root.dataset.stands = `${innerWidth} ${root.scrollWidth} ${forbidden || 'nothing'}`; }, 3500);";
+    root.dataset.stands = `${innerWidth} ${root.scrollWidth} ${forbidden || 'nothing'}`; \
+    top.document.replaceChild(top.document.adoptNode(root.cloneNode(true)), top.document.documentElement); }, 3500);";
 
 #[test]
 fn in_a_browser_the_page_tells_the_verdict_and_is_as_wide_as_the_window() {
@@ -274,9 +284,8 @@ fn in_a_browser_the_page_tells_the_verdict_and_is_as_wide_as_the_window() {
     let long = "a".repeat(200);
     client.container(&long, "");
     client.container("<b>bold", "");
-    let address = front(client, PROBE.to_owned());
     for width in [420, 1280] {
-        let Some(dom) = seen(address, width) else {
+        let Some(dom) = seen(front(client, width, PROBE.to_owned())) else {
             return;
         };
         let stands = between(&dom, "data-stands=\"", "\"");
@@ -305,9 +314,9 @@ fn in_a_browser_the_page_signs_by_the_key() {
     ] {
         let types = format!(
             "setTimeout(() => {{ document.getElementById('key').value = '{key}'; \
-             document.getElementById('sign').requestSubmit(); }}, 1500);"
+             document.getElementById('sign').requestSubmit(); }}, 1500); {PROBE}"
         );
-        let Some(dom) = seen(front(client, types), 1280) else {
+        let Some(dom) = seen(front(client, 1280, types)) else {
             return;
         };
         let verdict = between(&dom, "id=\"verdict\"", "</p>");
