@@ -242,12 +242,17 @@ fn coming_back(ends: &Ends, now: SystemTime) -> Option<String> {
     };
     Some(format!(
         "About {} come back by {by} UTC.",
-        size(bytes as u64)
+        rounded(bytes as u64, 9.95)
     ))
 }
 
 /// `317 B`, `1.2 MiB`: three digits or so.
 fn size(bytes: u64) -> String {
+    rounded(bytes, 99.95)
+}
+
+/// The same with a decimal below `whole` alone: of an estimate two digits are known.
+fn rounded(bytes: u64, whole: f64) -> String {
     if bytes < 1024 {
         return format!("{bytes} B");
     }
@@ -258,7 +263,7 @@ fn size(bytes: u64) -> String {
             (amount, unit) = (amount / 1024.0, next);
         }
     }
-    let decimals = usize::from(amount < 99.95);
+    let decimals = usize::from(amount < whole);
     format!("{amount:.decimals$} {unit}")
 }
 
@@ -290,6 +295,7 @@ mod tests {
         ] {
             assert_eq!(size(bytes), text);
         }
+        assert_eq!(rounded(44_249_907, 9.95), "42 MiB");
         for (millis, text) in [
             (850, "850 ms"),
             (4_500, "4.5 s"),
