@@ -15,7 +15,7 @@ use crate::path::{Path, Resource};
 use crate::reply::{Answer, Failure};
 use crate::request::Request;
 use crate::state::{Shared, State};
-use crate::{account, catalog, items, metrics, offers, own};
+use crate::{account, catalog, items, metrics, offers, own, page, query, status};
 
 /// Answers a request; never fails.
 pub(crate) async fn handle(
@@ -89,12 +89,15 @@ async fn answer(
         headers: parts.headers,
         body,
     };
+    if let Some(writes) = writes(&request) {
+        state.figures.came(writes);
+    }
     if let Some(answer) = at_once(state, &request) {
         return (answer, bytes);
     }
     let state = state.clone();
     // The threads of the runtime are for connections; work that may wait for the disk has others.
-    let work = tokio::task::spawn_blocking(move || route(&state, &request));
+    let work = tokio::task::spawn_blocking(move || state.figures.work(|| route(&state, &request)));
     let outcome = work.await.unwrap_or_else(|_| {
         Err(Failure::new(
             500,
@@ -116,7 +119,12 @@ fn admit(state: &State, method: &Method, headers: &HeaderMap, path: &str) -> Res
     }
     let path = Path::parse(path)
         .ok_or_else(|| Failure::bad_request("The path has escapes that are none of UTF-8."))?;
-    let is_open = matches!(path.resource, Resource::Health | Resource::Ready);
+    let is_open = match path.resource {
+        Resource::Health | Resource::Ready => true,
+        // The page, which asks for the key, and not what SDKs ask for at the same path.
+        Resource::Account => page::is_asked_for(headers),
+        _ => false,
+    };
     if let Some(key) = state.key.as_ref().filter(|_| !is_open) {
         let request = Signed {
             verb: method.as_str(),
@@ -188,12 +196,28 @@ fn at_once(state: &State, request: &Request) -> Option<Answer> {
             items::read_at_once(state, request, database, container, id)
         }
         Resource::Account if request.method == Method::GET => {
-            Some(account::account(state, request))
+            Some(match page::is_asked_for(&request.headers) {
+                true => page::page(),
+                false => account::account(state, request),
+            })
         }
         Resource::Health => Some(own::health()),
         Resource::Absent(kind) => Some(Err(Failure::not_implemented(format!(
             "This server has no {kind}."
         )))),
+        _ => None,
+    }
+}
+
+/// Whether the request changes documents; none where it is about none.
+fn writes(request: &Request) -> Option<bool> {
+    match request.path.resource {
+        Resource::Documents(..) | Resource::Document(..) | Resource::DeletePartition(..) => {
+            let reads = request.method == Method::GET
+                || query::is_query(request)
+                || query::is_plan(request);
+            Some(!reads)
+        }
         _ => None,
     }
 }
@@ -219,6 +243,7 @@ fn route(state: &State, request: &Request) -> Answer {
         Resource::Offer(id) => offers::offer(state, request, id),
         Resource::Clock => own::clock(state, request),
         Resource::Metrics => metrics::metrics(state),
+        Resource::Status => status::status(state),
         Resource::Ready => own::ready(state),
         Resource::Account => Err(catalog::not_allowed()),
         Resource::Conflict | Resource::Health | Resource::Absent(_) | Resource::Unknown => {

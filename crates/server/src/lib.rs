@@ -28,7 +28,7 @@
 //! ```text
 //! connection ──> handle: host, signature, body within limits ──> a point read whose document is in memory: at once
 //!                                                            └─> all else: route, on a thread that may wait
-//! route ──> catalog | items | query | batch | changes | offers | own ──> ebbtide-documents ──> one engine
+//! route ──> catalog | items | query | batch | changes | offers | own | status | metrics ──> ebbtide-documents ──> one engine
 //! ```
 //!
 //! Imports point up: a module imports from those above its own `mod` line.
@@ -54,7 +54,10 @@ mod batch;
 mod changes;
 mod items;
 mod own;
+mod ends;
+mod status;
 mod metrics;
+mod page;
 mod handle;
 mod config;
 mod tls;

@@ -19,8 +19,9 @@ pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 pub(crate) const HEAD_BYTES: usize = 64 << 10;
 /// Connections at once, unless configured otherwise.
 pub(crate) const CONNECTIONS: usize = 12_000;
-/// The bodies of all requests in progress have at most so many KiB.
-const MEMORY_KIB: usize = 256 << 10;
+/// The bodies of all requests in progress have at most so many bytes.
+pub(crate) const MEMORY_BYTES: usize = 256 << 20;
+const MEMORY_KIB: usize = MEMORY_BYTES >> 10;
 /// Requests that are worked on by threads at once; more wait.
 pub(crate) const THREADS: usize = 64;
 /// The time that requests in progress have when the server is told to end.
@@ -28,6 +29,11 @@ pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
 /// The memory that bodies of requests may take, in KiB.
 pub(crate) static MEMORY: Semaphore = Semaphore::const_new(MEMORY_KIB);
+
+/// Bytes that the bodies of requests take now, to the KiB.
+pub(crate) fn memory_in_use() -> u64 {
+    ((MEMORY_KIB - MEMORY.available_permits()) as u64) << 10
+}
 
 /// Takes memory for so many bytes, if there is room.
 pub(crate) fn fits(memory: &'static Semaphore, bytes: usize) -> Option<SemaphorePermit<'static>> {

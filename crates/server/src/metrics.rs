@@ -1,174 +1,233 @@
-//! `GET /metrics`: figures in the text format of Prometheus.
+//! `GET /metrics`: the engine's figures (docs/metrics.md) and the server's own, in the text format of Prometheus.
+//!
+//! They are recorded anew for each answer, so nothing is counted for them in between.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use ebbtide::Stats;
+use metrics::{
+    Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit, counter,
+    describe_counter, describe_gauge, gauge, with_local_recorder,
+};
 
-use crate::reply::{Answer, Reply};
-use crate::state::{Figures, State};
+use crate::limits::{MEMORY_BYTES, THREADS, memory_in_use};
+use crate::reply::{Answer, Failure, Reply};
+use crate::state::State;
 
-/// A figure: its name, its kind, its help, and where it stands.
-type Figure<T> = (&'static str, &'static str, &'static str, fn(&T) -> f64);
-
-/// Of the server.
-const OF_SERVER: [Figure<Figures>; 4] = [
-    (
-        "http_connections",
-        "gauge",
-        "Connections that are open.",
-        |figures| load(&figures.connections),
-    ),
-    (
-        "http_refused_connections_total",
-        "counter",
-        "Connections that were closed for there were too many.",
-        |figures| load(&figures.refused_connections),
-    ),
-    (
-        "http_request_bytes_total",
-        "counter",
-        "Bytes of the bodies of requests.",
-        |figures| load(&figures.request_bytes),
-    ),
-    (
-        "http_response_bytes_total",
-        "counter",
-        "Bytes of the bodies of answers.",
-        |figures| load(&figures.response_bytes),
-    ),
-];
-
-/// Of the engine.
-const OF_ENGINE: [Figure<Stats>; 17] = [
-    (
-        "live_items",
-        "gauge",
-        "Items that have not expired.",
-        |stats| stats.live_items as f64,
-    ),
-    (
-        "live_bytes",
-        "gauge",
-        "Bytes of items that have not expired.",
-        |stats| stats.live_bytes as f64,
-    ),
-    (
-        "expired_bytes",
-        "gauge",
-        "Bytes of items that have expired and are not yet reclaimed.",
-        |stats| stats.expired_bytes as f64,
-    ),
-    ("disk_bytes", "gauge", "Bytes of all files.", |stats| {
-        stats.disk_bytes as f64
-    }),
-    ("log_bytes", "gauge", "Bytes of the log.", |stats| {
-        stats.log_bytes as f64
-    }),
-    ("memtable_bytes", "gauge", "Bytes of memtables.", |stats| {
-        stats.memtable_bytes as f64
-    }),
-    (
-        "containers",
-        "gauge",
-        "Containers of the engine.",
-        |stats| stats.containers as f64,
-    ),
-    (
-        "overdue_seconds",
-        "gauge",
-        "How far the reclaiming of expired items is behind its promise.",
-        |stats| stats.overdue.as_secs_f64(),
-    ),
-    (
-        "stalls_total",
-        "counter",
-        "Writes that were held up.",
-        |stats| stats.stalls as f64,
-    ),
-    (
-        "stall_seconds_total",
-        "counter",
-        "Time for which writes were held up.",
-        |stats| stats.stall_time.as_secs_f64(),
-    ),
-    ("syncs_total", "counter", "Syncs of the log.", |stats| {
-        stats.syncs as f64
-    }),
-    (
-        "sync_seconds_total",
-        "counter",
-        "Time of syncs of the log.",
-        |stats| stats.sync_time.as_secs_f64(),
-    ),
-    (
-        "flushes_total",
-        "counter",
-        "Memtables that were written to tables.",
-        |stats| stats.flushes as f64,
-    ),
-    ("merges_total", "counter", "Merges of tables.", |stats| {
-        stats.merges as f64
-    }),
-    (
-        "put_bytes_total",
-        "counter",
-        "Bytes that were put.",
-        |stats| stats.bytes_put as f64,
-    ),
-    (
-        "merged_bytes_total",
-        "counter",
-        "Bytes that merges wrote.",
-        |stats| stats.bytes_merged as f64,
-    ),
-    (
-        "dropped_bytes_total",
-        "counter",
-        "Bytes that were dropped with whole tables.",
-        |stats| stats.bytes_dropped as f64,
-    ),
-];
-
-fn load(of: &AtomicU64) -> f64 {
-    of.load(Ordering::Relaxed) as f64
-}
+const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(crate) fn metrics(state: &State) -> Answer {
-    let (figures, stats) = (&state.figures, state.documents.engine().stats());
-    let mut text = String::new();
-    let name = "ebbtide_http_requests_total";
-    head(
-        &mut text,
-        name,
-        "counter",
-        "Requests that were answered, by the class of the status.",
+    let recorded = Recorded::default();
+    with_local_recorder(&recorded, || {
+        state.documents.engine().publish_metrics()?;
+        containers(state)?;
+        server(state);
+        Ok::<(), Failure>(())
+    })?;
+    Ok(Reply::text(200, recorded.text(), CONTENT_TYPE))
+}
+
+/// The engine knows the containers of documents by their `_rid`s.
+fn containers(state: &State) -> Result<(), Failure> {
+    describe_gauge!(
+        "ebbtide_documents_container_info",
+        "the ids of a container of documents"
+    );
+    for database in state.documents.databases()? {
+        for container in state.documents.containers(&database.id)? {
+            let labels = [
+                ("container", container.rid().to_string()),
+                ("db", database.id.clone()),
+                ("coll", container.definition().id.clone()),
+            ];
+            gauge!("ebbtide_documents_container_info", &labels).set(1.0);
+        }
+    }
+    Ok(())
+}
+
+fn server(state: &State) {
+    let figures = &state.figures;
+    describe_counter!(
+        "ebbtide_http_requests_total",
+        "requests that were answered, by the class of the status"
     );
     for class in 1..6 {
-        let value = figures.requests(class) as f64;
-        line(&mut text, &format!("{name}{{class=\"{class}xx\"}}"), value);
+        counter!("ebbtide_http_requests_total", "class" => format!("{class}xx"))
+            .absolute(figures.requests(class));
     }
-    write(&mut text, &OF_SERVER, figures);
-    write(&mut text, &OF_ENGINE, &stats);
-    Ok(Reply::text(
-        200,
-        text,
-        "text/plain; version=0.0.4; charset=utf-8",
-    ))
-}
-
-fn write<T>(text: &mut String, figures: &[Figure<T>], of: &T) {
-    for (name, kind, help, value) in figures {
-        let name = format!("ebbtide_{name}");
-        head(text, &name, kind, help);
-        line(text, &name, value(of));
+    for (name, help, value) in [
+        (
+            "ebbtide_http_reads_total",
+            "requests for documents",
+            figures.reads(),
+        ),
+        (
+            "ebbtide_http_writes_total",
+            "requests that change documents",
+            figures.writes(),
+        ),
+        (
+            "ebbtide_http_refused_connections_total",
+            "connections that were closed for there were too many",
+            figures.refused_connections.load(Ordering::Relaxed),
+        ),
+        (
+            "ebbtide_http_request_bytes_total",
+            "bodies of requests",
+            figures.request_bytes.load(Ordering::Relaxed),
+        ),
+        (
+            "ebbtide_http_response_bytes_total",
+            "bodies of answers",
+            figures.response_bytes.load(Ordering::Relaxed),
+        ),
+    ] {
+        describe_counter!(name, help);
+        counter!(name).absolute(value);
+    }
+    for (name, help, value) in [
+        (
+            "ebbtide_http_connections",
+            "connections that are open",
+            figures.open_connections(),
+        ),
+        (
+            "ebbtide_http_connections_most",
+            "connections at once",
+            state.most_connections as u64,
+        ),
+        (
+            "ebbtide_http_threads_in_use",
+            "requests that threads work on",
+            figures.working(),
+        ),
+        (
+            "ebbtide_http_threads_most",
+            "requests that threads work on at once",
+            THREADS as u64,
+        ),
+        (
+            "ebbtide_http_memory_bytes",
+            "bodies of requests in progress",
+            memory_in_use(),
+        ),
+        (
+            "ebbtide_http_memory_bytes_most",
+            "bodies of requests in progress at once",
+            MEMORY_BYTES as u64,
+        ),
+    ] {
+        describe_gauge!(name, help);
+        gauge!(name).set(value as f64);
     }
 }
 
-fn head(text: &mut String, name: &str, kind: &str, help: &str) {
-    writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string takes all");
+/// The figures of one answer.
+#[derive(Default)]
+struct Recorded(Mutex<BTreeMap<String, Family>>);
+
+/// The figures of one name, by their labels as text. Those of gauges are the bits of floats.
+#[derive(Default)]
+struct Family {
+    help: String,
+    is_counter: bool,
+    values: BTreeMap<String, Arc<AtomicU64>>,
 }
 
-fn line(text: &mut String, name: &str, value: f64) {
-    writeln!(text, "{name} {value}").expect("a string takes all");
+impl Recorded {
+    fn describe(&self, name: &KeyName, help: &str) {
+        let mut families = self.0.lock().expect("no code panics with it");
+        families.entry(name.as_str().to_owned()).or_default().help = help.to_owned();
+    }
+
+    fn value(&self, key: &Key, is_counter: bool) -> Arc<AtomicU64> {
+        let mut families = self.0.lock().expect("no code panics with it");
+        let family = families.entry(key.name().to_owned()).or_default();
+        family.is_counter = is_counter;
+        family.values.entry(labels(key)).or_default().clone()
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (name, family) in &*self.0.lock().expect("no code panics with it") {
+            let help = family.help.replace('\\', "\\\\").replace('\n', "\\n");
+            let kind = if family.is_counter {
+                "counter"
+            } else {
+                "gauge"
+            };
+            // A name that was described and has no figure has no samples either.
+            let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+            for (labels, value) in &family.values {
+                let value = value.load(Ordering::Relaxed);
+                let _ = match family.is_counter {
+                    true => writeln!(text, "{name}{labels} {value}"),
+                    false => writeln!(text, "{name}{labels} {}", f64::from_bits(value)),
+                };
+            }
+        }
+        text
+    }
+}
+
+/// `{a="b",c="d"}`, or nothing.
+fn labels(key: &Key) -> String {
+    let label = |label: &metrics::Label| {
+        let value = label.value().replace('\\', "\\\\");
+        let value = value.replace('"', "\\\"").replace('\n', "\\n");
+        format!("{}=\"{value}\"", label.key())
+    };
+    let labels: Vec<String> = key.labels().map(label).collect();
+    match labels.is_empty() {
+        true => String::new(),
+        false => format!("{{{}}}", labels.join(",")),
+    }
+}
+
+impl Recorder for Recorded {
+    fn describe_counter(&self, key: KeyName, _: Option<Unit>, help: SharedString) {
+        self.describe(&key, &help);
+    }
+
+    fn describe_gauge(&self, key: KeyName, _: Option<Unit>, help: SharedString) {
+        self.describe(&key, &help);
+    }
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.value(key, true))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.value(key, false))
+    }
+
+    // Nothing here has a distribution.
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_and_helps_are_escaped() {
+        let recorded = Recorded::default();
+        with_local_recorder(&recorded, || {
+            describe_gauge!("a_gauge", "one \\ two\nthree");
+            gauge!("a_gauge", "x" => "q\" b\\ n\n").set(0.5);
+            counter!("a_counter_total").absolute(7);
+        });
+        assert_eq!(
+            recorded.text(),
+            "# HELP a_counter_total \n# TYPE a_counter_total counter\na_counter_total 7\n\
+             # HELP a_gauge one \\\\ two\\nthree\n# TYPE a_gauge gauge\na_gauge{x=\"q\\\" b\\\\ n\\n\"} 0.5\n"
+        );
+    }
 }

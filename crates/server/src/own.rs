@@ -59,7 +59,8 @@ pub(crate) fn ttl(state: &State, request: &Request, database: &str, coll: &str) 
     Ok(Reply::json(200, body.to_string()))
 }
 
-fn seconds(default: DefaultTtl) -> serde_json::Value {
+/// As `defaultTtl` of a container.
+pub(crate) fn seconds(default: DefaultTtl) -> serde_json::Value {
     match default {
         DefaultTtl::After(after) => json!(after.as_secs()),
         DefaultTtl::NoDefault => json!(-1),

@@ -13,6 +13,7 @@
 //! /dbs/DB/colls/COLL/operations/partitionkeydelete
 //! /dbs/DB/colls/COLL/_due, _ttl             of this server alone
 //! /offers, /offers/ID                       Offers, Offer
+//! /_clock, /_status, /metrics, /healthz, /readyz  of this server alone
 //! ```
 //!
 //! DB, COLL and ID are ids, or `_rid`s as `_self` has them. A slash at the end is as none.
@@ -36,6 +37,7 @@ pub(crate) enum Resource {
     Offers,
     Offer(String),
     Clock,
+    Status,
     Metrics,
     Health,
     Ready,
@@ -106,6 +108,7 @@ fn resource(parts: &[&str]) -> Resource {
         ["offers"] => Resource::Offers,
         ["offers", id] => Resource::Offer(own(id)),
         ["_clock"] => Resource::Clock,
+        ["_status"] => Resource::Status,
         ["metrics"] => Resource::Metrics,
         ["healthz"] => Resource::Health,
         ["readyz"] => Resource::Ready,

@@ -60,6 +60,7 @@ impl Server {
             clock,
             places: Places::default(),
             figures: Figures::default(),
+            most_connections: config.max_connections,
             scheme,
         });
         let fails = |error: std::io::Error| {

@@ -20,6 +20,8 @@ pub(crate) struct State {
     pub clock: Option<ManualClock>,
     pub places: Places,
     pub figures: Figures,
+    /// Connections at once.
+    pub most_connections: usize,
     /// `http` or `https`.
     pub scheme: &'static str,
 }
@@ -37,6 +39,10 @@ impl State {
 #[derive(Default)]
 pub(crate) struct Figures {
     requests: [AtomicU64; 6],
+    reads: AtomicU64,
+    writes: AtomicU64,
+    /// Requests that threads work on.
+    working: AtomicU64,
     pub connections: AtomicU64,
     pub refused_connections: AtomicU64,
     pub request_bytes: AtomicU64,
@@ -51,6 +57,42 @@ impl Figures {
             .fetch_add(request_bytes as u64, Ordering::Relaxed);
         self.response_bytes
             .fetch_add(response_bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts a request for documents, or one that changes them.
+    pub fn came(&self, writes: bool) {
+        let count = if writes { &self.writes } else { &self.reads };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Works on a request, which counts meanwhile.
+    pub fn work<T>(&self, work: impl FnOnce() -> T) -> T {
+        struct Working<'a>(&'a AtomicU64);
+        impl Drop for Working<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        self.working.fetch_add(1, Ordering::Relaxed);
+        // A panic ends the work, too.
+        let _working = Working(&self.working);
+        work()
+    }
+
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    pub fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
+    }
+
+    pub fn working(&self) -> u64 {
+        self.working.load(Ordering::Relaxed)
+    }
+
+    pub fn open_connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// Of the statuses from 100 times the class on.

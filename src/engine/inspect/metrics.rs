@@ -276,9 +276,8 @@ impl Engine {
         };
         // Not held while the recorder is called.
         let before = self.publisher.take();
-        if before.is_none() {
-            describe();
-        }
+        // Each time: the recorder of a thread may be a new one.
+        describe();
         let database = Label::new("database", self.path.to_string_lossy().into_owned());
         for figure in &DATABASE {
             let labels = vec![database.clone()];

@@ -7,5 +7,6 @@ mod edges;
 mod feeds;
 mod killed;
 mod operation;
+mod page;
 mod queries;
 mod ttl;

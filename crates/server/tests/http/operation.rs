@@ -18,7 +18,10 @@ fn figures_are_in_the_format_of_prometheus() {
     };
     assert_eq!(figure("ebbtide_http_requests_total{class=\"2xx\"}"), 3.0);
     assert_eq!(figure("ebbtide_http_requests_total{class=\"4xx\"}"), 1.0);
-    assert!(figure("ebbtide_live_items") >= 1.0 && figure("ebbtide_http_connections") >= 1.0);
+    assert!(
+        figure("ebbtide_documents_container_info") >= 1.0
+            && figure("ebbtide_http_connections") >= 1.0
+    );
     for line in text.lines() {
         let is_comment = line.starts_with("# HELP ebbtide_") || line.starts_with("# TYPE ebbtide_");
         assert!(
