@@ -9,6 +9,7 @@ use ebbtide::Ttl;
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{self, Broken, Member};
 use crate::partition_key::{PartitionKey, PartitionKeyPart};
+use crate::resource_id::ResourceId;
 
 /// The largest body.
 pub const MAX_BODY: usize = 2 << 20;
@@ -215,6 +216,16 @@ pub fn check_id(id: &str) -> Result<()> {
         return Err(Error::bad_request(message));
     }
     Ok(())
+}
+
+/// The id of a database or container, which links name by its id or its `_rid`: so it is none of these.
+pub fn check_name(id: &str) -> Result<()> {
+    match id.parse::<ResourceId>() {
+        Ok(_) => Err(Error::bad_request(format!(
+            "{id:?} has the form of a resource id, which links would take it for."
+        ))),
+        Err(_) => check_id(id),
+    }
 }
 
 /// The ttl that the text of a value says.

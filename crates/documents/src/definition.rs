@@ -5,7 +5,7 @@ use std::time::Duration;
 use ebbtide::DefaultTtl;
 use serde_json::{Map, Value, json};
 
-use crate::body::{MemberPath, check_id, utf8};
+use crate::body::{MemberPath, SYSTEM, check_name, utf8};
 use crate::error::{Error, Result};
 use crate::partition_key::MAX_PARTS;
 
@@ -268,7 +268,7 @@ impl ContainerDefinition {
     /// # Errors
     /// [`BadRequest`](crate::ErrorKind::BadRequest), [`NotImplemented`](crate::ErrorKind::NotImplemented): unique keys.
     pub fn check(&self) -> Result<()> {
-        check_id(&self.id)?;
+        check_name(&self.id)?;
         if !(1..=MAX_PARTS).contains(&self.partition_key.len()) {
             let message = format!(
                 "A partition key has 1 to {MAX_PARTS} paths, not {}.",
@@ -276,7 +276,15 @@ impl ContainerDefinition {
             );
             return Err(Error::bad_request(message));
         }
-        self.member_paths()?;
+        let paths = self.member_paths()?;
+        for (at, path) in paths.iter().enumerate() {
+            if SYSTEM.contains(&path[0].as_str()) || paths[..at].contains(path) {
+                return Err(Error::bad_request(format!(
+                    "{} is no path of a partition key: it is a system property, or there twice.",
+                    self.partition_key[at]
+                )));
+            }
+        }
         for (name, ttl) in [
             ("defaultTtl", self.default_ttl),
             ("analyticalStorageTtl", self.analytical_ttl),

@@ -26,7 +26,7 @@ use std::time::SystemTime;
 use ebbtide::{Batch, ContainerOptions, DefaultTtl, Expect, Item, Ttl, Version, Written};
 use serde_json::{Value, json};
 
-use crate::body::check_id;
+use crate::body::check_name;
 use crate::container::{Container, Resource};
 use crate::definition::ContainerDefinition;
 use crate::document::seconds;
@@ -295,7 +295,7 @@ impl Documents {
     /// # Errors
     /// [`Conflict`](ErrorKind::Conflict) where it exists, [`BadRequest`](ErrorKind::BadRequest): its id.
     pub fn create_database(&self, id: &str) -> Result<DatabaseInfo> {
-        check_id(id)?;
+        check_name(id)?;
         let (_changing, key) = (self.changing(), database_key(id));
         let (rid, written) = self.change(|batch| {
             if self.catalog().contains(&key)? {

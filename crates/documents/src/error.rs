@@ -171,12 +171,17 @@ impl From<ebbtide::Error> for Error {
             Engine::InvalidArgument { .. } => (ErrorKind::BadRequest, 0),
             Engine::ChangesGone { .. } | Engine::ExpirationsGone { .. } => (ErrorKind::Gone, 0),
             Engine::NotUnique { .. } => (ErrorKind::Conflict, 0),
+            passing if passing.is_retryable() => (ErrorKind::TooManyRequests, 0),
             _ => (ErrorKind::InternalServerError, 0),
+        };
+        let message = match &engine {
+            Engine::ContainerDropped { .. } => "The container was deleted.".to_owned(),
+            other => other.to_string(),
         };
         Error {
             kind,
             sub_status,
-            message: engine.to_string().into_boxed_str(),
+            message: message.into_boxed_str(),
             engine: Some(Box::new(engine)),
         }
     }

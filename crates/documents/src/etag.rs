@@ -30,8 +30,10 @@ impl FromStr for Etag {
         let inner = text
             .strip_prefix('"')
             .and_then(|text| text.strip_suffix('"'));
-        let number = inner.unwrap_or(text).parse::<u64>();
-        Ok(number.map_or(Etag::Unknown, |number| {
+        let inner = inner.unwrap_or(text);
+        let number = inner.parse::<u64>().ok();
+        let as_written = number.filter(|number| number.to_string() == inner);
+        Ok(as_written.map_or(Etag::Unknown, |number| {
             Etag::Version(Version::from_u64(number))
         }))
     }
@@ -100,4 +102,22 @@ fn precondition_failed() -> Error {
         ErrorKind::PreconditionFailed,
         "One of the specified pre-condition is not met: the document is of another version.",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_etag_is_read_as_it_is_written() {
+        let of = |text: &str| text.parse::<Etag>().unwrap();
+        let version = Etag::Version(Version::from_u64(14));
+        assert_eq!(
+            (of("\"14\""), of("14"), of("*")),
+            (version, version, Etag::Any)
+        );
+        for other in ["\"014\"", "\"+14\"", "\" 14\"", "\"\"", "x", "\"14"] {
+            assert_eq!(of(other), Etag::Unknown, "{other}");
+        }
+    }
 }

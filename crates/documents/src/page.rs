@@ -1,8 +1,11 @@
 //! Lists and their pages.
 
+use std::hash::Hasher as _;
 use std::ops::Bound;
 
 use data_encoding::BASE64URL_NOPAD;
+use serde_json::Value;
+use twox_hash::XxHash3_64;
 
 use crate::container::Container;
 use crate::document::Document;
@@ -42,6 +45,8 @@ impl Scope {
 /// Where a list or query goes on: plain data, to be stored by any format of serde.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Continuation {
+    /// Of which list or query it is: see [`Origin`].
+    pub(crate) of: u64,
     /// The key behind which it goes on, in base64.
     pub(crate) after: String,
     /// How far OFFSET and LIMIT of a query are: rows that were left out, and rows that were told.
@@ -54,9 +59,60 @@ pub struct Continuation {
     pub(crate) told: u64,
 }
 
+/// What a continuation is of, as a hash: it is taken by the same list or query alone, of the same container, scope and
+/// parameters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Origin(u64);
+
+impl Origin {
+    pub fn of_list(container: &Container, scope: &Scope) -> Origin {
+        Origin::of(container, scope, "list", &[])
+    }
+
+    pub fn of_query(
+        container: &Container,
+        scope: &Scope,
+        text: &str,
+        parameters: &[(String, Value)],
+    ) -> Origin {
+        Origin::of(container, scope, &format!("query {text}"), parameters)
+    }
+
+    fn of(
+        container: &Container,
+        scope: &Scope,
+        what: &str,
+        parameters: &[(String, Value)],
+    ) -> Origin {
+        let mut hash = XxHash3_64::new();
+        let mut part = |bytes: &[u8]| {
+            hash.write(&(bytes.len() as u64).to_le_bytes());
+            hash.write(bytes);
+        };
+        part(container.rid().as_bytes());
+        part(&scope.partition_key.encode());
+        part(scope.id_prefix.as_bytes());
+        part(what.as_bytes());
+        for (name, value) in parameters {
+            part(name.as_bytes());
+            part(value.to_string().as_bytes());
+        }
+        Origin(hash.finish())
+    }
+
+    /// Refuses a continuation of something else.
+    pub fn check(self, from: Option<&Continuation>) -> Result<()> {
+        match from.is_none_or(|from| from.of == self.0) {
+            true => Ok(()),
+            false => Err(foreign()),
+        }
+    }
+}
+
 impl Continuation {
-    pub(crate) fn after(key: &[u8]) -> Continuation {
+    pub(crate) fn after(origin: Origin, key: &[u8]) -> Continuation {
         Continuation {
+            of: origin.0,
             after: BASE64URL_NOPAD.encode(key),
             skipped: 0,
             emitted: 0,
@@ -65,10 +121,10 @@ impl Continuation {
     }
 
     /// Behind all rows that were told so far.
-    pub(crate) fn after_rows(told: u64) -> Continuation {
+    pub(crate) fn after_rows(origin: Origin, told: u64) -> Continuation {
         Continuation {
             told,
-            ..Continuation::after(b"")
+            ..Continuation::after(origin, b"")
         }
     }
 
@@ -136,6 +192,8 @@ impl Container {
     /// [`BadRequest`](crate::ErrorKind::BadRequest): a continuation of something else, or no partition key of this container.
     pub fn list(&self, scope: &Scope, limit: usize, from: Option<&Continuation>) -> Result<Page> {
         let mut range = self.scope_of(scope)?;
+        let origin = Origin::of_list(self, scope);
+        origin.check(from)?;
         if let Some(from) = from {
             range = from.rest_of(range)?;
         }
@@ -151,7 +209,7 @@ impl Container {
         }
         let last = documents
             .last()
-            .map(|document| Continuation::after(&document.key));
+            .map(|document| Continuation::after(origin, &document.key));
         let has_more = items.next().transpose()?.is_some();
         Ok(Page {
             continuation: last.filter(|_| has_more),

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::json;
 use crate::key_range::KeyRange;
 use crate::narrow::key_ranges;
-use crate::page::{Continuation, Scope};
+use crate::page::{Continuation, Origin, Scope};
 use crate::query::{BoundQuery, Execution, Flow, Progress, Query, QueryLimits, System};
 use crate::resource_id::ResourceId;
 
@@ -106,13 +106,15 @@ impl Container {
         from: Option<&Continuation>,
     ) -> Result<QueryPage> {
         let query = Query::parse(text)?.bind(parameters)?;
+        let origin = Origin::of_query(self, scope, text, parameters);
+        origin.check(from)?;
         if !query.reads_documents() {
             let rows = query.start(limits, self.engine().now()).finish()?;
-            return Ok(page_of(rows, limits, 0));
+            return Ok(page_of(rows, limits, origin, from));
         }
         let ranges = key_ranges(self, scope, &query)?;
         if query.is_streaming() {
-            return self.stream(&query, ranges, limits, from);
+            return self.stream(&query, ranges, limits, origin, from);
         }
         let whole = QueryLimits {
             rows: usize::MAX,
@@ -128,11 +130,8 @@ impl Container {
             );
             return Err(Error::new(ErrorKind::RequestTimeout, message));
         }
-        Ok(page_of(
-            reading.execution.finish()?,
-            limits,
-            from.map_or(0, |from| from.told),
-        ))
+        let rows = reading.execution.finish()?;
+        Ok(page_of(rows, limits, origin, from))
     }
 
     /// A page of a query that goes on where the page before ended.
@@ -141,6 +140,7 @@ impl Container {
         query: &BoundQuery,
         ranges: Vec<KeyRange>,
         limits: &QueryLimits,
+        origin: Origin,
         from: Option<&Continuation>,
     ) -> Result<QueryPage> {
         let (mut rest, mut progress) = (ranges, Progress::default());
@@ -156,7 +156,7 @@ impl Container {
         let continuation = reading.last.filter(|_| has_more).map(|last| Continuation {
             skipped: progress.skipped,
             emitted: progress.emitted,
-            ..Continuation::after(&last)
+            ..Continuation::after(origin, &last)
         });
         Ok(QueryPage { rows, continuation })
     }
@@ -263,7 +263,13 @@ impl Container {
 }
 
 /// The rows of a page, of all that there are: those behind the ones that were told, as far as the limits go.
-fn page_of(rows: Vec<String>, limits: &QueryLimits, told: u64) -> QueryPage {
+fn page_of(
+    rows: Vec<String>,
+    limits: &QueryLimits,
+    origin: Origin,
+    from: Option<&Continuation>,
+) -> QueryPage {
+    let told = from.map_or(0, |from| from.told);
     let (mut page, mut bytes, all) = (vec![], 0, rows.len() as u64);
     for row in rows
         .into_iter()
@@ -277,7 +283,7 @@ fn page_of(rows: Vec<String>, limits: &QueryLimits, told: u64) -> QueryPage {
     }
     let told = told.saturating_add(page.len() as u64);
     QueryPage {
-        continuation: (told < all).then(|| Continuation::after_rows(told)),
+        continuation: (told < all).then(|| Continuation::after_rows(origin, told)),
         rows: page,
     }
 }

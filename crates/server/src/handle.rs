@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HOST};
-use hyper::{HeaderMap, Method, Response};
+use hyper::{HeaderMap, Method, Response, Uri};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::auth::Signed;
@@ -66,7 +66,7 @@ async fn answer(
     request: hyper::Request<Incoming>,
 ) -> (Answer, usize) {
     let (parts, body) = request.into_parts();
-    let path = match admit(state, &parts.method, &parts.headers, parts.uri.path()) {
+    let path = match admit(state, &parts.method, &parts.headers, &parts.uri) {
         Ok(path) => path,
         Err(failure) => return (Err(failure), 0),
     };
@@ -109,15 +109,17 @@ async fn answer(
 }
 
 /// The path of a request that may be answered.
-fn admit(state: &State, method: &Method, headers: &HeaderMap, path: &str) -> Result<Path, Failure> {
+fn admit(state: &State, method: &Method, headers: &HeaderMap, uri: &Uri) -> Result<Path, Failure> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let host = text(HOST.as_str()).unwrap_or_default();
-    if !state.hosts.has(host) {
+    // Of two hosts, and of the one in the line of the request, others may take the one that is not looked at here.
+    let is_one = headers.get_all(HOST).iter().count() <= 1;
+    if !is_one || !state.hosts.has(host) || !uri.host().is_none_or(|host| state.hosts.has(host)) {
         let message =
             format!("This server is not known by the name {host:?}; --host gives it names.");
         return Err(Failure::new(403, "Forbidden", message));
     }
-    let path = Path::parse(path)
+    let path = Path::parse(uri.path())
         .ok_or_else(|| Failure::bad_request("The path has escapes that are none of UTF-8."))?;
     let is_open = match path.resource {
         Resource::Health | Resource::Ready => true,

@@ -158,7 +158,7 @@ fn counters(state: &State, stats: &Stats) -> Value {
     })
 }
 
-/// What is in use of what there is.
+/// How much of what there is is in use.
 fn slots(state: &State) -> Value {
     let slot = |what: &str, unit: &str, used: u64, most: usize| json!({ "what": what, "unit": unit, "used": used, "most": most });
     json!([

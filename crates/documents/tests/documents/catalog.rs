@@ -174,3 +174,33 @@ fn opened_twice() {
         .unwrap();
     assert_eq!(documents.containers("db").unwrap().len(), 2);
 }
+
+/// Links name resources by id or `_rid`.
+#[test]
+fn no_id_has_the_form_of_a_resource_id() {
+    let (documents, _) = documents();
+    let database = documents.database("db").unwrap().rid.to_string();
+    refused(documents.create_database(&database), 400);
+    let c = container(&documents, "");
+    let same = ContainerDefinition::new(c.rid().to_string(), "/p");
+    refused(documents.create_container("db", same), 400);
+    assert_eq!(documents.database(&database).unwrap().id, "db");
+}
+
+/// A document could not be written back as it is read.
+#[test]
+fn no_partition_key_is_a_system_property_or_there_twice() {
+    let (documents, _) = documents();
+    for paths in [
+        "\"/_ts\"",
+        "\"/_etag\"",
+        "\"/a\",\"/_rid/x\"",
+        "\"/a\",\"/a\"",
+    ] {
+        let json = format!(
+            "{{\"id\":\"c\",\"partitionKey\":{{\"paths\":[{paths}],\"kind\":\"MultiHash\"}}}}"
+        );
+        refused(ContainerDefinition::from_json(json.as_bytes()), 400);
+    }
+    container(&documents, "");
+}

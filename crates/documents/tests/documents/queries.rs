@@ -209,3 +209,46 @@ fn a_query_is_of_one_moment() {
     }
     assert!(all > 0 && none > 0, "{all} {none}");
 }
+
+#[test]
+fn a_continuation_is_of_one_query_alone() {
+    let (documents, _) = documents();
+    let c = container(&documents, "");
+    let other = ContainerDefinition::new("other", "/p");
+    let other = documents.create_container("db", other).unwrap();
+    for n in 0..9 {
+        let body = body(&n.to_string(), &format!(",\"n\":{n}"));
+        c.create(&key(), &body).unwrap();
+        other.create(&key(), &body).unwrap();
+    }
+    let limits = QueryLimits {
+        rows: 2,
+        ..QueryLimits::default()
+    };
+    let (all, one) = (Scope::everything(), Scope::partition("k"));
+    let least = |n: u64| [("@n".to_owned(), n.into())];
+    for text in [
+        "SELECT * FROM c WHERE c.n >= @n",
+        "SELECT * FROM c WHERE c.n >= @n ORDER BY c.n DESC",
+    ] {
+        let page = c.query(text, &least(1), &all, &limits, None).unwrap();
+        let from = page.continuation.as_ref();
+        assert!(from.is_some());
+        let next = c.query(text, &least(1), &all, &limits, from).unwrap();
+        assert_ne!(next.rows, page.rows);
+        let longer = format!("{text} ");
+        refused(c.query(&longer, &least(1), &all, &limits, from), 400);
+        refused(c.query(text, &least(2), &all, &limits, from), 400);
+        refused(c.query(text, &least(1), &one, &limits, from), 400);
+        refused(other.query(text, &least(1), &all, &limits, from), 400);
+        refused(c.list(&all, 2, from), 400);
+    }
+    let listed = c.list(&all, 2, None).unwrap().continuation;
+    assert!(c.list(&all, 2, listed.as_ref()).is_ok());
+    refused(c.list(&one, 2, listed.as_ref()), 400);
+    refused(other.list(&all, 2, listed.as_ref()), 400);
+    refused(
+        c.query("SELECT * FROM c", &[], &all, &limits, listed.as_ref()),
+        400,
+    );
+}
