@@ -59,8 +59,8 @@ pub struct Continuation {
     pub(crate) told: u64,
 }
 
-/// The place that a continuation belongs to, as a hash: it is taken by the same list or query alone, of the same container, scope and
-/// parameters.
+/// The place that a continuation belongs to, as a hash: it is taken by the same list or query alone, of the same container,
+/// scope and parameters.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Origin(u64);
 

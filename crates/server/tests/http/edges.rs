@@ -22,6 +22,10 @@ fn a_foreign_name_is_not_answered() {
             "{host}"
         );
     }
+    let two = [("host", "localhost"), ("host", "evil.example")];
+    assert_eq!(client.get("/dbs", &two).status, 403);
+    let named = client.get("http://evil.example/dbs", &[("host", "localhost")]);
+    assert_eq!(named.status, 403);
     for reply in [
         client.get("/dbs", &[("origin", "http://localhost")]),
         client.ask("OPTIONS", "/dbs", "", &[("origin", "http://localhost")]),
