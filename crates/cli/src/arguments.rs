@@ -235,7 +235,7 @@ pub enum Command {
     /// do dropped containers and deleted ranges, as far as a later backup or ledger says. Items that were deleted or
     /// overwritten one by one are as they were.
     Restore(Restore),
-    /// Keep JSON documents by the rules of Azure Cosmos DB, and query them
+    /// Keep and query JSON documents, by the rules of Cosmos DB
     ///
     /// Each has an id, a partition key at a path, and by "ttl" a lifetime in seconds. What is in containers of documents, the
     /// commands on items are not to change.

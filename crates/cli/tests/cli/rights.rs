@@ -9,7 +9,7 @@ use super::named::commands;
 use super::*;
 
 /// With those below they are all that there are.
-const COMMANDS: [&str; 28] = [
+const COMMANDS: [&str; 30] = [
     "import db c lines --key id",
     "import db c lines --key id --sorted",
     "put db c k v --ttl 600",
@@ -36,12 +36,14 @@ const COMMANDS: [&str; 28] = [
     "repair damaged --yes",
     "export restored c out-lines",
     "report restored -o out-page.html",
+    "doc create documents shop/carts --key /user",
+    "doc put documents shop/carts {\"id\":\"c-1\",\"user\":\"ada\"}",
     "demo demo --seconds 2",
     "replay trace replayed",
 ];
 
-/// They print, and write nothing.
-const READING: [&str; 14] = [
+/// They print, and write nothing: nor does `serve`, without its feature.
+const READING: [&str; 15] = [
     "backups",
     "changes",
     "completions",
@@ -52,6 +54,7 @@ const READING: [&str; 14] = [
     "keys",
     "man",
     "scan",
+    "serve",
     "stats",
     "top",
     "verify",
@@ -136,6 +139,7 @@ fn what_commands_leave_is_its_owners() {
         "copy/tables",
         "damaged/lost",
         "demo",
+        "documents",
         "replayed",
     ] {
         assert!(own.contains(&&world.path(made)), "{made} of {own:?}");
