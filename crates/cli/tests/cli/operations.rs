@@ -148,16 +148,23 @@ fn timeless(text: &str) -> Vec<&str> {
     words
 }
 
-/// Whether an output is the one that the page shows. Sizes and large counts, some of which are estimates, are so within a fifth.
+/// Whether an output is the one that the page shows. Sizes and large counts, some of which are estimates, are so within a fifth;
+/// of less than a mebibyte within a factor of two, since background work may have come to one table more or less.
 fn is_shown(printed: &str, shown: &str) -> bool {
     let (printed, shown) = (timeless(printed), timeless(shown));
     let number = |word: &str| word.replace(',', "").parse::<f64>().ok();
     let is_near = |at: usize| {
-        let is_size = shown.get(at + 1).is_some_and(|unit| unit.contains("iB"));
+        let words = &shown;
+        let is_size = words.get(at + 1).is_some_and(|unit| unit.contains("iB"));
         let (Some(printed), Some(shown)) = (number(printed[at]), number(shown[at])) else {
             return false;
         };
-        (is_size || shown > 10_000.0) && (printed / shown - 1.0).abs() < 0.2
+        let is_small = words.get(at + 1).is_some_and(|unit| unit.contains("KiB"));
+        let ratio = printed / shown;
+        match is_small {
+            true => (0.5..2.0).contains(&ratio),
+            false => (is_size || shown > 10_000.0) && (ratio - 1.0).abs() < 0.2,
+        }
     };
     printed.len() == shown.len()
         && (0..shown.len()).all(|at| printed[at] == shown[at] || is_near(at))
