@@ -7,9 +7,9 @@
 //!    given at this pull          known ahead, in memory
 //! ```
 //!
-//! A reader gathers the ends next to its position from all that may have some, first [`FIRST`] and each time more, up to
-//! [`GATHERED`], and is told of writes that end among these (feeds.rs). So a pull with nothing new looks at one number, however much is stored. Another gathering
-//! follows when all are given, when the settings change, or when more was written than is noted.
+//! A reader gathers the ends next to its position from all that may have some: first [`FIRST`], then more each time, up to
+//! [`GATHERED`]. It is told of writes that end among these (feeds.rs). So a pull with nothing new looks at one number, however
+//! much is stored. It gathers again when all are given, when the settings change, or when more was written than is noted.
 //!
 //! Why each end comes once. The end of a record is a function of the record and of how the settings came about (ends.rs), and
 //! is never before the moment of the write, of the change or of the command that sets it.
@@ -51,9 +51,9 @@ use crate::expiry::{Cause, Census, Ending, Settings};
 
 pub use wait::Rest;
 
-/// So many ends are gathered first: those that come next are told before all others are sorted.
+/// So many ends are gathered first, so that the first call does not sort all that are stored.
 const FIRST: usize = 1 << 10;
-/// So many times more with each gathering: what is stored is read the fewer times.
+/// Each gathering takes so many times more than the one before, so that few gatherings read many ends.
 const MORE: usize = 16;
 /// So many ends are gathered at a time at most.
 const GATHERED: usize = 1 << 18;
@@ -132,7 +132,7 @@ pub struct Feed {
     ahead: BTreeSet<(Timestamp, Box<[u8]>)>,
     /// The bytes of their keys.
     ahead_bytes: usize,
-    /// So many are gathered.
+    /// So many are gathered at a time now.
     most: usize,
     /// Writes and changes that were stamped before this moment are visible.
     passed: Timestamp,
