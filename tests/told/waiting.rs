@@ -33,6 +33,37 @@ fn keys(expirations: &mut Expirations) -> Vec<String> {
     expirations.map(|ended| key(ended.unwrap())).collect()
 }
 
+/// Of many whose ends come first, all were written over: more than a reader gathers at first, and in several gatherings.
+#[test]
+fn the_next_end_is_known_behind_many_that_are_none_any_more() {
+    let (db, c, clock) = db();
+    let write = |from: u64, to: u64, moved: u64| {
+        let mut batch = Batch::new();
+        for n in from..to {
+            batch.put_with_ttl(&c, format!("{n:06}"), "", ms(moved + n));
+        }
+        db.write(&batch).unwrap();
+    };
+    let moment = |millis| SystemTime::UNIX_EPOCH + ms(1_800_000_000_000 + millis);
+    write(1, 50_001, 0);
+    let mut ended = c.expirations(ExpiryCursor::now());
+    assert_eq!(ended.next_due(), Some(moment(1)));
+    for (from, to) in [(1, 1_500), (1_500, 3_000), (3_000, 49_900)] {
+        write(from, to, 1_000_000);
+        assert_eq!(ended.next_due(), Some(moment(to)));
+        db.flush().unwrap();
+        assert_eq!(ended.next_due(), Some(moment(to)));
+        let mut anew = c.expirations(ExpiryCursor::now());
+        assert_eq!(anew.next_due(), Some(moment(to)));
+    }
+    // A write that ends before all of these is known at once, and so is the end of it.
+    c.put_with_ttl("soon", "", ms(7)).unwrap();
+    assert_eq!(ended.next_due(), Some(moment(7)));
+    clock.advance(ms(8));
+    assert_eq!(keys(&mut ended), ["soon"]);
+    assert_eq!(ended.next_due(), Some(moment(49_900)));
+}
+
 #[test]
 fn the_next_end_is_known() {
     let (db, c, clock) = db();
@@ -71,6 +102,20 @@ fn the_next_end_is_known() {
     db.drop_container("c").unwrap();
     assert_eq!(ended.next_due(), Some(db.now()));
     assert!(ended.next().unwrap().unwrap_err().is_closed());
+}
+
+#[test]
+fn causes_may_be_chosen_after_a_look() {
+    let (db, c, clock) = db();
+    let mut ended = c
+        .expirations(ExpiryCursor::now())
+        .causes([ExpirationCause::Default]);
+    c.put_with_ttl("own", "", ms(5)).unwrap();
+    assert_eq!(ended.next_due(), None);
+    let mut ended = ended.causes([ExpirationCause::Ttl]);
+    assert_eq!(ended.next_due(), Some(db.now() + ms(5)));
+    clock.advance(ms(6));
+    assert_eq!(keys(&mut ended), ["own"]);
 }
 
 #[test]

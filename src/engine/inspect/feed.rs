@@ -121,6 +121,9 @@ pub struct Ended {
     pub cause: Cause,
 }
 
+/// The end of an item: its moment, and the key.
+type End = (Timestamp, Box<[u8]>);
+
 /// A reader of expirations.
 pub struct Feed {
     given: Given,
@@ -129,7 +132,7 @@ pub struct Feed {
     /// An end was given, or it has caught up: settled time has reached its position.
     is_proof: bool,
     /// The ends ahead, each with its key.
-    ahead: BTreeSet<(Timestamp, Box<[u8]>)>,
+    ahead: BTreeSet<End>,
     /// The bytes of their keys.
     ahead_bytes: usize,
     /// So many are gathered at a time now.
@@ -137,7 +140,7 @@ pub struct Feed {
     /// Writes and changes that were stamped before this moment are visible.
     passed: Timestamp,
     /// The first end that is not gathered; none: all are.
-    beyond: Option<(Timestamp, Box<[u8]>)>,
+    beyond: Option<End>,
     /// The settings of the gathering, and their version; none: nothing was gathered.
     settings: Arc<Settings>,
     version: Option<u64>,
@@ -168,17 +171,27 @@ impl Feed {
     /// From now on it gives only ends by these causes.
     pub fn only(&mut self, causes: Vec<Cause>) {
         self.causes = Some(causes);
+        // Ends by these may have been passed over.
+        self.version = None;
     }
 
     /// Adds the end of a record to the ends ahead, if it belongs there.
     fn take_in(&mut self, header: &Header, key: &[u8]) {
+        self.take_in_from(None, header, key);
+    }
+
+    /// The same, unless it lies before this end.
+    fn take_in_from(&mut self, from: Option<&End>, header: &Header, key: &[u8]) {
         let ending = match self.settings.ending(header) {
             Some(ending) if ending.at < Timestamp::MAX => ending,
             _ => return,
         };
         let end = ending.at;
-        let is_beyond = |(at, first): &(Timestamp, Box<[u8]>)| (end, key) >= (*at, first);
-        if self.given.has(&ending, key) || self.beyond.as_ref().is_some_and(is_beyond) {
+        let is_behind = |(at, first): &End| (end, key) >= (*at, first);
+        if self.given.has(&ending, key)
+            || self.beyond.as_ref().is_some_and(is_behind)
+            || !from.is_none_or(is_behind)
+        {
             return;
         }
         if self.ahead.insert((end, key.into())) {
@@ -193,7 +206,7 @@ impl Feed {
     }
 
     /// Takes out the first end, of which there is one.
-    fn take_first(&mut self) -> (Timestamp, Box<[u8]>) {
+    fn take_first(&mut self) -> End {
         let first = self.ahead.pop_first().expect("one is due");
         self.ahead_bytes -= first.1.len();
         first
@@ -355,7 +368,7 @@ impl Engine {
         self.check_open(state)?;
         self.check_known(state, feed)?;
         let is_current = feed.version == Some(state.settings_version());
-        let is_below = |next: &(Timestamp, Box<[u8]>)| next.0 < feed.passed;
+        let is_below = |next: &End| next.0 < feed.passed;
         let is_kept = is_current && feed.ahead.first().is_some_and(is_below);
         if !is_kept {
             feed.passed = self.clock.read().settled;
@@ -372,7 +385,7 @@ impl Engine {
                 .for_each(|(header, key)| feed.take_in(header, key));
         }
         loop {
-            let is_due = |next: &(Timestamp, Box<[u8]>)| next.0 < up_to;
+            let is_due = |next: &End| next.0 < up_to;
             if !feed.ahead.first().is_some_and(is_due) {
                 if feed.gathered_to() < up_to {
                     self.gather_ends(state, feed)?;
@@ -455,22 +468,48 @@ impl Engine {
                 break version;
             }
         };
-        let (read_state, settings) = (state.pin(), feed.settings.clone());
-        if feed.beyond.is_some() {
+        let went_beyond = feed.beyond.take().is_some();
+        (feed.ahead, feed.ahead_bytes) = (BTreeSet::new(), 0);
+        self.gather_from(state, feed, None, went_beyond)?;
+        feed.version = Some(version);
+        Ok(())
+    }
+
+    /// Gathers the ends beyond those that were gathered, none of which is an end any more. Writes that are noted stay so.
+    fn gather_beyond(&self, state: &ContainerState, feed: &mut Feed) -> Result<()> {
+        let version = feed.version.take();
+        let from = feed.beyond.take();
+        feed.reading.want(Wants::ALL);
+        // After this, a write that was not noted is in the read state.
+        self.commit_log.wait_for_commit();
+        self.gather_from(state, feed, from.as_ref(), true)?;
+        feed.version = version;
+        Ok(())
+    }
+
+    /// Reads ends from this one on, more than the last time if that did not reach all.
+    fn gather_from(
+        &self,
+        state: &ContainerState,
+        feed: &mut Feed,
+        from: Option<&End>,
+        takes_more: bool,
+    ) -> Result<()> {
+        if takes_more {
             feed.most = GATHERED.min(feed.most * MORE);
         }
-        (feed.ahead, feed.ahead_bytes, feed.beyond) = (BTreeSet::new(), 0, None);
-        let from = feed.given.before;
-        let changed = settings.last_change() >= from;
+        let (read_state, settings) = (state.pin(), feed.settings.clone());
+        let first = from.map_or(feed.given.before, |from| from.0);
+        let changed = settings.last_change() >= feed.given.before;
         let has_some = |census: &Census, feed: &Feed| {
-            census.may_end_within(&settings, from, feed.gathered_to().after(1))
+            census.may_end_within(&settings, first, feed.gathered_to().after(1))
                 || changed && census.seq_min < settings.last_change_seq()
         };
         for flushable in read_state.flushables() {
             if has_some(&flushable.memtable.census(), feed) {
                 each(flushable.memtable.cursor(), &mut |record| {
                     if !record.header.is_tombstone() {
-                        feed.take_in(&record.header, record.key);
+                        feed.take_in_from(from, &record.header, record.key);
                     }
                 })?;
             }
@@ -481,7 +520,7 @@ impl Engine {
                     let table: Arc<[_]> = [file.table.clone()].into();
                     each(crate::table::RunCursor::new(table), &mut |record| {
                         if !record.header.is_tombstone() {
-                            feed.take_in(&record.header, record.key);
+                            feed.take_in_from(from, &record.header, record.key);
                         }
                     })?;
                 }
@@ -489,7 +528,6 @@ impl Engine {
         }
         feed.reading
             .want(Wants::up_to(feed.gathered_to(), &settings));
-        feed.version = Some(version);
         Ok(())
     }
 }

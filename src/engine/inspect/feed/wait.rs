@@ -45,17 +45,19 @@ impl Engine {
             let writes = noted.writes.iter();
             writes.for_each(|(header, key)| feed.take_in(header, key));
         }
-        // Then each write that is noted can be seen: one that has not the end that was noted for it was written over.
-        self.wait_for_stamped();
         loop {
-            let Some((end, key)) = feed.ahead.first().cloned() else {
-                // All that were gathered have been written over: the next one ends no earlier than those beyond.
-                return Ok(feed.beyond.as_ref().map(|first| first.0));
-            };
-            if self.ended(state, feed, end, &key)?.is_some() {
-                return Ok(Some(end));
+            // Then each write that is noted can be seen: one that has not the end that was noted for it was written over.
+            self.wait_for_stamped();
+            while let Some((end, key)) = feed.ahead.first().cloned() {
+                if self.ended(state, feed, end, &key)?.is_some() {
+                    return Ok(Some(end));
+                }
+                feed.take_first();
             }
-            feed.take_first();
+            if feed.beyond.is_none() {
+                return Ok(None);
+            }
+            self.gather_beyond(state, feed)?;
         }
     }
 
