@@ -51,6 +51,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod words;
+mod ends;
 mod request;
 mod perform;
 mod owner;
@@ -60,6 +61,7 @@ mod server;
 mod client;
 
 pub use client::{Client, connect};
+pub use ends::{Bar, Ends, Sum};
 pub use owner::owner;
 pub use perform::{MOST_COUNTED, container, figures, perform, watched};
 pub use request::{Answer, Change, Ending, Failed, Key, NewItem, Progress, Request};

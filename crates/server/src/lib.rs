@@ -54,7 +54,6 @@ mod batch;
 mod changes;
 mod items;
 mod own;
-mod ends;
 mod status;
 mod metrics;
 mod page;

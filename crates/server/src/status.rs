@@ -7,14 +7,51 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use ebbtide::{DiskHolder, DiskKind, DiskUsage, Stats};
+use ebbtide_control::{Ends, Sum};
 use serde_json::{Value, json};
 
 use crate::date;
-use crate::ends::{BOUNDS, Ends, Sum};
 use crate::limits::{MEMORY_BYTES, THREADS, memory_in_use};
 use crate::own::seconds;
 use crate::reply::{Answer, Failure, Reply};
 use crate::state::State;
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+const YEAR: u64 = 365 * DAY;
+
+/// Where bars end, in seconds from now. Nothing lives longer than the last.
+const BOUNDS: [u64; 28] = [
+    10,
+    20,
+    30,
+    MINUTE,
+    2 * MINUTE,
+    5 * MINUTE,
+    10 * MINUTE,
+    20 * MINUTE,
+    30 * MINUTE,
+    HOUR,
+    2 * HOUR,
+    4 * HOUR,
+    8 * HOUR,
+    12 * HOUR,
+    DAY,
+    2 * DAY,
+    4 * DAY,
+    7 * DAY,
+    14 * DAY,
+    30 * DAY,
+    60 * DAY,
+    120 * DAY,
+    YEAR,
+    2 * YEAR,
+    5 * YEAR,
+    10 * YEAR,
+    25 * YEAR,
+    70 * YEAR,
+];
 
 /// Of so many containers there is a row, those with most bytes.
 const ROWS: usize = 50;
@@ -37,7 +74,7 @@ struct Row {
 /// The containers of documents, and what ends when in all of them.
 fn containers(state: &State, now: SystemTime) -> Result<(Vec<Row>, Ends), Failure> {
     let mut rows = Vec::new();
-    let mut ends = Ends::default();
+    let mut ends = Ends::new(BOUNDS);
     for database in state.documents.databases()? {
         for container in state.documents.containers(&database.id)? {
             let items = container.items();
@@ -86,14 +123,14 @@ pub(crate) fn status(state: &State) -> Answer {
 fn due(ends: &Ends) -> Value {
     let sum = |sum: &Sum| {
         json!({
-            "documents": sum.documents.round() as u64,
+            "documents": sum.items.round() as u64,
             "bytes": sum.bytes.round() as u64,
             "diskBytes": sum.disk.round() as u64,
         })
     };
-    let bars = BOUNDS.iter().zip(&ends.bars).map(|(bound, bar)| {
-        let mut told = sum(bar);
-        told["seconds"] = json!(bound);
+    let bars = ends.bars.iter().map(|bar| {
+        let mut told = sum(&bar.sum);
+        told["seconds"] = json!(bar.until.as_secs());
         told
     });
     json!({ "past": sum(&ends.past), "bars": bars.collect::<Vec<_>>(), "never": sum(&ends.never) })
@@ -222,18 +259,18 @@ fn largest(usage: &DiskUsage) -> Option<String> {
 }
 
 fn coming_back(ends: &Ends, now: SystemTime) -> Option<String> {
-    let bars = ends.bars.iter().map(|bar| bar.disk);
-    let steps = std::iter::once((0, ends.past.disk)).chain(BOUNDS.into_iter().zip(bars));
+    let bars = ends.bars.iter().map(|bar| (bar.until, bar.sum.disk));
+    let steps = std::iter::once((Duration::ZERO, ends.past.disk)).chain(bars);
     let all: f64 = steps.clone().map(|(_, bytes)| bytes).sum();
     if all < 1.0 {
         return None;
     }
     let mut so_far = 0.0;
-    let (seconds, bytes) = steps.into_iter().find_map(|(seconds, bytes)| {
+    let (until, bytes) = steps.into_iter().find_map(|(until, bytes)| {
         so_far += bytes;
-        (so_far >= all * MOST).then_some((seconds, so_far))
+        (so_far >= all * MOST).then_some((until, so_far))
     })?;
-    let by = date::iso(now + Duration::from_secs(seconds));
+    let by = date::iso(now + until);
     let today = date::iso(now);
     // The date where it is not today's.
     let by = match by[..10] == today[..10] {
@@ -308,7 +345,7 @@ mod tests {
 
     #[test]
     fn trouble_goes_before_lateness() {
-        let (usage, ends) = (DiskUsage::default(), Ends::default());
+        let (usage, ends) = (DiskUsage::default(), Ends::new(BOUNDS));
         let said = |stats: &Stats| verdict(stats, &usage, &ends, SystemTime::UNIX_EPOCH);
         let mut stats = Stats::default();
         assert_eq!(said(&stats), "On time.");
@@ -323,8 +360,8 @@ mod tests {
 
     #[test]
     fn what_comes_back_has_a_date_where_it_is_not_today() {
-        let mut ends = Ends::default();
-        ends.bars[5].disk = 2048.0;
+        let mut ends = Ends::new(BOUNDS);
+        ends.bars[5].sum.disk = 2048.0;
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let said = |ends: &Ends, now| coming_back(ends, now).unwrap();
         assert_eq!(said(&ends, at(0)), "About 2.0 KiB come back by 00:05 UTC.");
@@ -332,6 +369,6 @@ mod tests {
             said(&ends, at(86_390)),
             "About 2.0 KiB come back by 1970-01-02 00:04 UTC."
         );
-        assert_eq!(coming_back(&Ends::default(), at(0)), None);
+        assert_eq!(coming_back(&Ends::new(BOUNDS), at(0)), None);
     }
 }

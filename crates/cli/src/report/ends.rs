@@ -3,13 +3,11 @@
 //! ```text
 //! past │ 1 s  2 s  5 s  ..  1 m  2 m  ..  1 h  ..  1 d  ..  │ never
 //! ```
-//!
-//! The database tells ends in steps of its own, few of which are wider than a quarter of their distance from now. A step that lies
-//! in several bars is divided among them by time.
 
 use std::time::{Duration, SystemTime};
 
 use ebbtide::DueBucket;
+pub use ebbtide_control::Sum;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 3_600;
@@ -55,29 +53,6 @@ const BOUNDS: [(u64, &str); 34] = [
     (70 * YEAR, ""),
 ];
 
-/// The width of a step, as a part of its distance from now.
-const WIDEST: f64 = 0.25;
-
-/// Items that end, their bytes, and the disk space that comes back: estimates.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sum {
-    pub items: f64,
-    pub bytes: f64,
-    pub disk: f64,
-}
-
-impl Sum {
-    fn add(&mut self, due: &DueBucket, share: f64) {
-        self.items += due.items as f64 * share;
-        self.bytes += due.bytes as f64 * share;
-        self.disk += due.disk_bytes as f64 * share;
-    }
-
-    fn is_none(&self) -> bool {
-        self.items < 0.5 && self.bytes < 0.5 && self.disk < 0.5
-    }
-}
-
 /// A bar of what is to come.
 pub struct Bar {
     /// Its end, from now.
@@ -98,72 +73,40 @@ pub struct Ends {
 
 impl Ends {
     /// Of what a container tells, of whose items so many are live.
-    pub fn of(due: &[DueBucket], now: SystemTime, (items, bytes): (u64, u64)) -> Ends {
-        let mut past = Sum::default();
-        let mut bars: Vec<Bar> = BOUNDS
-            .iter()
-            .map(|&(seconds, tick)| Bar {
-                until: Duration::from_secs(seconds),
+    pub fn of(due: &[DueBucket], now: SystemTime, live: (u64, u64)) -> Ends {
+        let mut ends = ebbtide_control::Ends::new(BOUNDS.map(|(seconds, _)| seconds));
+        ends.add(due, now, live);
+        let bars = ends.bars.into_iter().zip(BOUNDS);
+        let mut bars: Vec<_> = bars
+            .map(|(bar, (_, tick))| Bar {
+                until: bar.until,
                 tick,
-                sum: Sum::default(),
+                sum: bar.sum,
             })
             .collect();
-        let mut from = 0.0;
-        for step in due {
-            let Ok(ahead) = step.until.duration_since(now) else {
-                past.add(step, 1.0);
-                continue;
-            };
-            let to = ahead.as_secs_f64();
-            divide(&mut bars, step, (to * (1.0 - WIDEST)).max(from), to);
-            from = to;
-        }
-        let mut never = Sum {
-            items: items as f64,
-            bytes: bytes as f64,
-            disk: 0.0,
-        };
-        for bar in &bars {
-            never.items = (never.items - bar.sum.items).max(0.0);
-            never.bytes = (never.bytes - bar.sum.bytes).max(0.0);
-        }
-        // The rest of an estimate is no item that never ends.
-        if never.items < items as f64 / 20.0 {
-            never = Sum::default();
-        }
-        let last = bars.iter().rposition(|bar| !bar.sum.is_none());
+        let last = bars.iter().rposition(|bar| !is_none(&bar.sum));
         bars.truncate(last.map_or(0, |last| last + 1));
-        let first = bars.iter().position(|bar| !bar.sum.is_none());
+        let first = bars.iter().position(|bar| !is_none(&bar.sum));
         bars.drain(..first.unwrap_or(0));
-        Ends { past, bars, never }
+        Ends {
+            past: ends.past,
+            bars,
+            never: ends.never,
+        }
     }
 
     /// Whether there is nothing to draw.
     pub fn is_empty(&self) -> bool {
-        self.past.is_none() && self.bars.is_empty()
+        is_none(&self.past) && self.bars.is_empty()
     }
 
     pub fn has_never(&self) -> bool {
-        !self.never.is_none()
+        !is_none(&self.never)
     }
 }
 
-/// Divides a step from one time to another among the bars that it lies in.
-fn divide(bars: &mut [Bar], step: &DueBucket, from: f64, to: f64) {
-    let mut begin: f64 = 0.0;
-    let last = bars.len() - 1;
-    for (at, bar) in bars.iter_mut().enumerate() {
-        let end = match at == last {
-            true => f64::INFINITY,
-            false => bar.until.as_secs_f64(),
-        };
-        let share = match to > from {
-            true => (end.min(to) - begin.max(from)).max(0.0) / (to - from),
-            false => f64::from(u8::from(begin <= to && to < end)),
-        };
-        bar.sum.add(step, share);
-        begin = end;
-    }
+fn is_none(sum: &Sum) -> bool {
+    sum.items < 0.5 && sum.bytes < 0.5 && sum.disk < 0.5
 }
 
 #[cfg(test)]
