@@ -99,10 +99,18 @@ impl Container {
         *current = resource;
     }
 
-    /// Its definition as of now.
+    /// Its definition as of now. The default ttl and the quota are those of the engine's container, which others may change:
+    /// the command `ebbtide ttl`, for one.
     #[must_use]
     pub fn definition(&self) -> Arc<ContainerDefinition> {
-        self.resource().definition
+        let mut definition = self.resource().definition;
+        let default_ttl = self.items().default_ttl();
+        let max_live_bytes = self.items().quota().map(|quota| quota.max_live_bytes);
+        if (definition.default_ttl, definition.max_live_bytes) != (default_ttl, max_live_bytes) {
+            let changed = Arc::make_mut(&mut definition);
+            (changed.default_ttl, changed.max_live_bytes) = (default_ttl, max_live_bytes);
+        }
+        definition
     }
 
     /// Its `_rid`.
@@ -115,12 +123,12 @@ impl Container {
     #[must_use]
     pub fn to_json(&self) -> String {
         let Resource {
-            definition,
             version,
             written_at,
+            ..
         } = self.resource();
         let (rid, database, ts) = (self.rid(), self.rid().database(), seconds(written_at));
-        let json = definition.to_json();
+        let json = self.definition().to_json();
         let members = json.strip_suffix('}').unwrap_or(&json);
         format!(
             "{members},\"_rid\":\"{rid}\",\"_self\":\"dbs/{database}/colls/{rid}/\",\"_etag\":\"\\\"{version}\\\"\",\"_ts\":{ts},\

@@ -412,7 +412,8 @@ fn check_ttl(name: &str, ttl: DefaultTtl) -> Result<()> {
 fn seconds(ttl: DefaultTtl) -> Option<i64> {
     match ttl {
         DefaultTtl::NoDefault => Some(-1),
-        DefaultTtl::After(after) => i64::try_from(after.as_secs()).ok(),
+        // In whole seconds, unless it was changed elsewhere.
+        DefaultTtl::After(after) => i64::try_from(after.as_millis().div_ceil(1_000)).ok(),
         _ => None,
     }
 }

@@ -14,7 +14,9 @@
 //!    condition that the records that it was made by are as they were read. So a crash leaves no half, and of two that
 //!    change one resource the second one is judged by what the first one did.
 //! 2. No resource id is given twice: a handle, a link or a continuation of what was deleted is of nothing that came later.
-//! 3. Of a container there is one handle and its clones; so all see its definition change. One that `Shared::open` lacks is
+//! 3. The engine has the default ttl and the quota of a container; its record has those of its last definition, which nobody
+//!    reads. So there is one truth, also where an operator changes them.
+//! 4. Of a container there is one handle and its clones; so all see its definition change. One that `Shared::open` lacks is
 //!    looked up in the catalog, while nobody changes that.
 
 use std::collections::HashMap;
@@ -196,7 +198,8 @@ fn options(definition: &ContainerDefinition) -> Result<ContainerOptions> {
     })
 }
 
-/// Takes away a quota that a definition has no more: a batch cannot. After a crash before this, the next handle does it.
+/// Takes away a quota that a definition has no more: a batch cannot. After a crash before this the quota stays, of a change
+/// that nobody was told of.
 fn without_quota(items: &ebbtide::Container, definition: &ContainerDefinition) -> Result<()> {
     if definition.max_live_bytes.is_none() && items.quota().is_some() {
         items.set_quota(None)?;
@@ -419,10 +422,7 @@ impl Documents {
         if !self.engine().containers().contains(&name) {
             return Err(no_container(&resource.definition.id));
         }
-        let items = self
-            .engine()
-            .container_with(name, options(&resource.definition)?.or_keep())?;
-        without_quota(&items, &resource.definition)?;
+        let items = self.engine().container(name)?;
         let container = Container::new(self.engine(), items, rid, resource)?;
         self.shared.open_mut().by_rid.insert(rid, container.clone());
         Ok(container)

@@ -167,6 +167,7 @@ impl From<ebbtide::Error> for Error {
             Engine::Conflict { .. } | Engine::Stalled | Engine::TooManyCommands { .. } => {
                 (ErrorKind::TooManyRequests, 0)
             }
+            Engine::ReadOnly => (ErrorKind::Forbidden, 0),
             Engine::QuotaFull { .. } => (ErrorKind::Forbidden, 1014),
             Engine::InvalidArgument { .. } => (ErrorKind::BadRequest, 0),
             Engine::ChangesGone { .. } | Engine::ExpirationsGone { .. } => (ErrorKind::Gone, 0),

@@ -142,3 +142,25 @@ fn a_folder_without_documents_is_named() {
     );
     assert!(!world.path("nowhere").exists());
 }
+
+/// Retention of documents by the commands on containers: there is one truth, and a copy that is only read has it, too.
+#[test]
+fn a_default_and_a_quota_that_other_commands_set_are_those_of_the_documents() {
+    let world = carts();
+    stored(&world, r#"{"id":"c-1","user":"ada"}"#);
+    let listed: Value = serde_json::from_str(&world.ok(&["doc", "list", "db", "shop"])).unwrap();
+    let rid = listed["_rid"].as_str().unwrap();
+    world.run(&["ttl", "db", rid, "5m", "--yes"]);
+    world.run(&["quota", "db", rid, "10MB"]);
+    assert_eq!(world.ok(&["doc", "ttl", "db", "shop/carts"]), "5m\n");
+    world.run(&["checkpoint", "db", "copy"]);
+    let listed: Value = serde_json::from_str(&world.ok(&["doc", "list", "copy", "shop"])).unwrap();
+    assert_eq!(listed["maxLiveBytes"], 10_000_000);
+    assert_eq!(
+        world
+            .ok(&["doc", "list", "copy", "shop/carts"])
+            .lines()
+            .count(),
+        1
+    );
+}

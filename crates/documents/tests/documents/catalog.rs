@@ -1,6 +1,7 @@
 //! Databases and containers.
 
-use ebbtide_documents::{ContainerDefinition, Documents};
+use ebbtide::{Quota, WhenFull};
+use ebbtide_documents::{Container, ContainerDefinition, Documents};
 
 use super::{START_MS, body, container, documents, key, refused};
 
@@ -203,4 +204,48 @@ fn no_partition_key_is_a_system_property_or_there_twice() {
         refused(ContainerDefinition::from_json(json.as_bytes()), 400);
     }
     container(&documents, "");
+}
+
+/// An operator changes the engine's container: by the command, or its control socket.
+#[test]
+fn the_default_and_the_quota_are_those_of_the_engine() {
+    let folder = testkit::scratch();
+    let documents = Documents::open(folder.path()).unwrap();
+    documents.create_database("db").unwrap();
+    let c = container(&documents, ",\"defaultTtl\":3600,\"maxLiveBytes\":5000");
+    c.items().set_default_ttl("5m".parse().unwrap()).unwrap();
+    c.items().set_quota(None).unwrap();
+    let shown = |c: &Container| {
+        let definition = c.definition();
+        let told: serde_json::Value = serde_json::from_str(&c.to_json()).unwrap();
+        assert_eq!(told["maxLiveBytes"].as_u64(), definition.max_live_bytes);
+        let ttl = told["defaultTtl"].as_i64();
+        (ttl, definition.default_ttl, definition.max_live_bytes)
+    };
+    let minutes = "5m".parse().unwrap();
+    assert_eq!(shown(&c), (Some(300), minutes, None));
+    c.create(&key(), &body("1", "")).unwrap();
+    let quota = Quota {
+        max_live_bytes: 9_000,
+        when_full: WhenFull::ExpireSoonest,
+    };
+    c.items().set_quota(Some(quota)).unwrap();
+    documents.engine().close().unwrap();
+    drop((c, documents));
+    // Also where nothing may be written.
+    let read_only = ebbtide::Options::new().read_only(true);
+    let documents = Documents::with(read_only.open(folder.path()).unwrap()).unwrap();
+    let c = documents.container("db", "c").unwrap();
+    assert_eq!(shown(&c), (Some(300), minutes, Some(9_000)));
+    c.read(&key(), "1").unwrap();
+    refused(c.create(&key(), &body("2", "")), 403);
+    documents.engine().close().unwrap();
+    drop((c, documents));
+    // A definition that replaces it counts.
+    let documents = Documents::open(folder.path()).unwrap();
+    let mut definition = ContainerDefinition::new("c", "/p");
+    definition.default_ttl = ebbtide::DefaultTtl::NoDefault;
+    let c = documents.replace_container("db", definition).unwrap();
+    assert_eq!(shown(&c), (Some(-1), ebbtide::DefaultTtl::NoDefault, None));
+    assert_eq!(c.items().quota(), None);
 }
