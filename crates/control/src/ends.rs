@@ -40,18 +40,18 @@ impl Sum {
 pub struct Bar {
     /// Its end, from now.
     pub until: Duration,
-    /// What ends in it.
+    /// Amounts that end in it.
     pub sum: Sum,
 }
 
-/// What ends when, of one container or of several. The command's report and the server's page draw it.
+/// Ends over time, of one container or of several. The command's report and the server's page draw it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ends {
-    /// What has ended.
+    /// Amounts that have ended.
     pub past: Sum,
     /// In the order of time. What ends after the last bound is in the last bar.
     pub bars: Vec<Bar>,
-    /// What never ends. Disk space that comes back with it is not known.
+    /// Amounts that never end. Disk space that comes back with it is not known.
     pub never: Sum,
 }
 

@@ -364,9 +364,7 @@ impl Documents {
             batch.delete(self.catalog(), item.key());
             for item in self.catalog().prefix(container_prefix(database.rid)) {
                 let item = item?;
-                self.require(batch, item.key(), Some(&item));
-                batch.delete(self.catalog(), item.key());
-                batch.drop_container(rid_in(&record(&item)?)?.to_string());
+                self.drop_container(batch, &item)?;
             }
             Ok(database.rid)
         })?;
@@ -388,32 +386,40 @@ impl Documents {
     ) -> Result<Container> {
         definition.check()?;
         let _changing = self.changing();
-        let (rid, written) = self.change(|batch| {
+        let ((rid, dropped), written) = self.change(|batch| {
             let database = self.database_item(database)?;
             self.require(batch, database.key(), Some(&database));
             let database = DatabaseInfo::of_item(&database)?;
             let key = container_key(database.rid, &definition.id);
-            if self.catalog().contains(&key)? {
+            let old = self.catalog().item(&key)?;
+            if old.as_ref().map_or(Ok(false), |old| self.is_there(old))? {
                 return Err(exists("container", &definition.id));
             }
+            self.require(batch, &key, old.as_ref());
             // The highest bit says that it is a container's.
             let number = self.number(batch)? | 1 << 31;
             let rid = database.rid.child(&number.to_be_bytes());
             batch.create_container(rid.to_string(), options(&definition)?);
-            batch.create(
-                self.catalog(),
-                &key,
-                container_record(rid, &definition),
-                Ttl::Never,
-            );
-            Ok(rid)
+            let made = container_record(rid, &definition);
+            batch.put_with_ttl(self.catalog(), &key, made, Ttl::Never);
+            let dropped = old.map(|old| rid_in(&record(&old)?)).transpose()?;
+            Ok((rid, dropped))
         })?;
+        self.shared
+            .open_mut()
+            .forget(|container| Some(container) == dropped);
         let resource = Resource {
             definition: Arc::new(definition),
             version: written.version(),
             written_at: written.written_at(),
         };
         self.handle(rid, resource)
+    }
+
+    /// Whether the engine has the container of a record: others may drop it.
+    fn is_there(&self, item: &Item) -> Result<bool> {
+        let name = rid_in(&record(item)?)?.to_string();
+        Ok(self.engine().containers().contains(&name))
     }
 
     /// Makes the handle of a container that the engine has.
@@ -496,7 +502,14 @@ impl Documents {
         let _changing = self.changing();
         let database = self.database(database)?;
         let items = self.catalog().prefix(container_prefix(database.rid));
-        items.map(|item| self.container_of(&item?)).collect()
+        let mut containers = vec![];
+        for item in items {
+            let item = item?;
+            if self.is_there(&item)? {
+                containers.push(self.container_of(&item)?);
+            }
+        }
+        Ok(containers)
     }
 
     /// Replaces the definition of a container. Its partition key cannot change. Another default ttl counts at once, for all
@@ -546,14 +559,21 @@ impl Documents {
         let _changing = self.changing();
         let (rid, _) = self.change(|batch| {
             let item = self.container_item(self.database(database)?.rid, id)?;
-            let rid = rid_in(&record(&item)?)?;
-            self.require(batch, item.key(), Some(&item));
-            batch.delete(self.catalog(), item.key());
-            batch.drop_container(rid.to_string());
-            Ok(rid)
+            self.drop_container(batch, &item)
         })?;
         self.shared.open_mut().forget(|container| container == rid);
         Ok(())
+    }
+
+    /// Drops the container of a record, and the record.
+    fn drop_container(&self, batch: &mut Batch, item: &Item) -> Result<ResourceId> {
+        let rid = rid_in(&record(item)?)?;
+        self.require(batch, item.key(), Some(item));
+        batch.delete(self.catalog(), item.key());
+        if self.is_there(item)? {
+            batch.drop_container(rid.to_string());
+        }
+        Ok(rid)
     }
 }
 

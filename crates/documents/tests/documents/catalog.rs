@@ -249,3 +249,35 @@ fn the_default_and_the_quota_are_those_of_the_engine() {
     assert_eq!(shown(&c), (Some(-1), ebbtide::DefaultTtl::NoDefault, None));
     assert_eq!(c.items().quota(), None);
 }
+
+/// An operator drops the engine's container: `ebbtide drop`.
+#[test]
+fn a_container_that_others_dropped_is_none() {
+    let (documents, _) = documents();
+    let c = container(&documents, "");
+    documents
+        .create_container("db", ContainerDefinition::new("other", "/p"))
+        .unwrap();
+    c.create(&key(), &body("1", "")).unwrap();
+    let drop_it = |c: &Container| documents.engine().drop_container(c.rid().to_string());
+    assert!(drop_it(&c).unwrap());
+    refused(c.read(&key(), "1"), 404);
+    let ids = || -> Vec<String> {
+        let all = documents.containers("db").unwrap();
+        all.iter().map(|c| c.definition().id.clone()).collect()
+    };
+    assert_eq!(ids(), ["other"]);
+    // Its id is free: to be created, and to be deleted.
+    let anew = container(&documents, "");
+    assert_ne!(anew.rid(), c.rid());
+    let found = documents.container("db", "c").unwrap();
+    found.create(&key(), &body("2", "")).unwrap();
+    anew.read(&key(), "2").unwrap();
+    assert!(drop_it(&anew).unwrap());
+    documents.delete_container("db", "c").unwrap();
+    refused(documents.container("db", "c"), 404);
+    container(&documents, "")
+        .create(&key(), &body("1", ""))
+        .unwrap();
+    documents.delete_database("db").unwrap();
+}
