@@ -13,7 +13,8 @@ use crate::api::read::{Reading, reading_methods};
 use crate::api::writing::{Update, Waiting, Writes, Writing};
 use crate::base::{AtOnce, DefaultTtl, Result, Ttl};
 use crate::data::item::{Item, Value};
-use crate::data::write::Updated;
+use crate::data::version::Version;
+use crate::data::write::{PutIf, Updated};
 use crate::engine::{ContainerState, Handle};
 use crate::expiry::{DefaultMillis, SettingsChange};
 use crate::values::stats::ContainerStats;
@@ -202,6 +203,36 @@ impl Container {
     ) -> Result<bool> {
         let writing = self.writing();
         writing.replace(key.as_ref(), value.as_ref(), ttl.into())
+    }
+
+    /// Stores an item if the version of the live item of its key is accepted, and tells both versions: for ETags, and to know
+    /// whether a put has created or replaced. Atomic: `accepts` is asked again if meanwhile the item is written or ends, and its
+    /// last answer counts. The value that is there is not read, so this costs less than [`Container::update`].
+    ///
+    /// ```
+    /// use ebbtide::{Database, Ttl};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let pages = Database::open(folder.path())?.container("pages")?;
+    /// let first = pages.put_if("home", "text", Ttl::Inherit, |_| true)?;
+    /// assert_eq!(first.before, None); // created
+    /// let etag = first.written.map(|written| written.version());
+    /// let if_match = |found| found == etag;
+    /// let second = pages.put_if("home", "newer text", Ttl::Inherit, if_match)?;
+    /// assert_eq!(second.before, etag); // replaced
+    /// let third = pages.put_if("home", "another text", Ttl::Inherit, if_match)?;
+    /// assert_eq!(third.written, None); // written since
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn put_if(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+        accepts: impl FnMut(Option<Version>) -> bool,
+    ) -> Result<PutIf> {
+        let writing = self.writing();
+        writing.put_if(key.as_ref(), value.as_ref(), ttl.into(), accepts)
     }
 
     /// Restarts the countdown of a live item; keeps value and ttl. False: there is none.

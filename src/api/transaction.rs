@@ -25,7 +25,8 @@ use crate::api::writing::{Update, Writes};
 use crate::base::sync::Mutex;
 use crate::base::{Result, Ttl};
 use crate::data::item::{Item, Value};
-use crate::data::write::{Updated, Written};
+use crate::data::version::Version;
+use crate::data::write::{PutIf, Updated, Written};
 use crate::engine::options::Durability;
 use crate::engine::{Handle, TransactionIter, TransactionState};
 
@@ -346,6 +347,20 @@ impl Transaction {
     ) -> Result<bool> {
         let within = self.within(container.as_ref());
         within.replace(key.as_ref(), value.as_ref(), ttl.into())
+    }
+
+    /// Stores an item if the version of the live item of its key is accepted, and tells both versions; see
+    /// [`Container::put_if`]. A version that this transaction has written is above all others until the commit.
+    pub fn put_if(
+        &self,
+        container: impl AsRef<Container>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+        accepts: impl FnMut(Option<Version>) -> bool,
+    ) -> Result<PutIf> {
+        let within = self.within(container.as_ref());
+        within.put_if(key.as_ref(), value.as_ref(), ttl.into(), accepts)
     }
 
     /// Restarts the countdown of a live item; keeps value and ttl. False: there is none.

@@ -191,6 +191,17 @@ impl Writes for Within<'_, '_> {
         Ok(Within::written(&state, is_written))
     }
 
+    fn by_version<'v>(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        mut decide: impl FnMut(Option<Seq>) -> UpdateAction<'v>,
+    ) -> Result<Option<Written>> {
+        self.conditionally(key, value_len, |found| {
+            decide(found.map(|item| item.version().seq()))
+        })
+    }
+
     /// Begins anew where another thread writes the key in this transaction meanwhile.
     fn decide<'v>(
         &self,
@@ -211,6 +222,16 @@ impl Writes for Within<'_, '_> {
                 return Ok(Within::written(&state, is_written));
             }
         }
+    }
+
+    fn decide_by_version<'v>(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        mut decide: impl FnMut(Option<Seq>) -> UpdateAction<'v>,
+    ) -> Result<Option<Written>> {
+        check_value_len(value_len)?;
+        self.decide(key, |found| decide(found.map(|item| item.version().seq())))
     }
 
     fn touch_if(

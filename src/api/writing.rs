@@ -13,11 +13,12 @@ use bytes::Bytes;
 use crate::api::arguments::{
     KeyBounds, check_item, check_key, check_value, check_value_len, checked_range,
 };
-use crate::base::{Error, Patience, Result, Timestamp, Ttl, Wait};
+use crate::base::{Error, Patience, Result, Seq, Timestamp, Ttl, Wait};
 use crate::data::batch::{Op, WriteTtl};
 use crate::data::item::Item;
-use crate::data::write::{Updated, Written};
-use crate::engine::{Begun, ContainerState, Handle, NewValue, UpdateAction, deciding};
+use crate::data::version::Version;
+use crate::data::write::{PutIf, Updated, Written};
+use crate::engine::{Begun, ContainerState, Decide, Handle, NewValue, UpdateAction, deciding};
 use crate::expiry::ttl_millis;
 
 /// The action of [`Container::update`](crate::Container::update) on the item that its closure was shown. The values of
@@ -175,13 +176,31 @@ pub trait Writes {
         decide: impl FnMut(Option<&Item>) -> UpdateAction<'v>,
     ) -> Either<Option<Written>, Self::Failure>;
 
-    /// The same, where a closure of the caller's decides, which may read and write other keys meanwhile.
+    /// The same, by the version of the live item, whose value is not read.
+    fn by_version<'v>(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        decide: impl FnMut(Option<Seq>) -> UpdateAction<'v>,
+    ) -> Either<Option<Written>, Self::Failure>;
+
+    /// As [`Writes::conditionally`], where a closure of the caller's decides, which may read and write other keys meanwhile.
     fn decide<'v>(
         &self,
         key: &[u8],
         decide: impl FnMut(Option<&Item>) -> UpdateAction<'v>,
     ) -> Either<Option<Written>, Self::Failure> {
         self.conditionally(key, 0, decide)
+    }
+
+    /// As [`Writes::by_version`], where a closure of the caller's decides.
+    fn decide_by_version<'v>(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        decide: impl FnMut(Option<Seq>) -> UpdateAction<'v>,
+    ) -> Either<Option<Written>, Self::Failure> {
+        self.by_version(key, value_len, decide)
     }
 
     #[inline(always)]
@@ -202,13 +221,13 @@ pub trait Writes {
     /// A put whose lifetime depends on what is there, or on what has passed.
     #[cold]
     fn put_over(&self, key: &[u8], value: &[u8], ttl: WriteTtl) -> Either<(), Self::Failure> {
-        let put = |_: Option<&Item>| UpdateAction::Put(NewValue::Lent(value), ttl);
-        self.conditionally(key, value.len(), put).map(drop)
+        let put = |_| UpdateAction::Put(NewValue::Lent(value), ttl);
+        self.by_version(key, value.len(), put).map(drop)
     }
 
     fn create(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<bool, Self::Failure> {
         let ttl = write_ttl(ttl)?;
-        let written = self.conditionally(key, value.len(), |found| match found {
+        let written = self.by_version(key, value.len(), |found| match found {
             Some(_) => UpdateAction::Keep,
             None => UpdateAction::Put(NewValue::Lent(value), ttl),
         })?;
@@ -217,11 +236,32 @@ pub trait Writes {
 
     fn replace(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<bool, Self::Failure> {
         let ttl = write_ttl(ttl)?;
-        let written = self.conditionally(key, value.len(), |found| match found {
+        let written = self.by_version(key, value.len(), |found| match found {
             Some(_) => UpdateAction::Put(NewValue::Lent(value), ttl),
             None => UpdateAction::Keep,
         })?;
         Ok(written.is_some())
+    }
+
+    fn put_if(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        ttl: Ttl,
+        mut accepts: impl FnMut(Option<Version>) -> bool,
+    ) -> Either<PutIf, Self::Failure> {
+        let ttl = write_ttl(ttl)?;
+        let (mut before, mut refused) = (None, None);
+        let written = self.decide_by_version(key, value.len(), |found| {
+            before = found.map(Version::of);
+            let decided = deciding(self.state(), key, || accepts(before));
+            refused = decided.as_ref().err().cloned();
+            match decided {
+                Ok(true) => UpdateAction::Put(NewValue::Lent(value), ttl),
+                _ => UpdateAction::Keep,
+            }
+        })?;
+        refused.map_or(Ok(PutIf { before, written }), |error| Err(error.into()))
     }
 
     fn touch(&self, key: &[u8]) -> Either<bool, Self::Failure> {
@@ -370,7 +410,21 @@ impl<W: WriteMode> Writes for Writing<'_, W> {
         check_key(key)?;
         check_value_len(value_len)?;
         let mut decide = |item: Option<Item>| decide(item.as_ref());
-        let begun = (self.engine).update::<W::Patience>(self.state, key, &mut decide)?;
+        let decide = Decide::Item(&mut decide);
+        let begun = (self.engine).update::<W::Patience>(self.state, key, decide)?;
+        Ok(begun.map(|begun| self.way.note(begun)))
+    }
+
+    fn by_version<'v>(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        mut decide: impl FnMut(Option<Seq>) -> UpdateAction<'v>,
+    ) -> Either<Option<Written>, Self::Failure> {
+        check_key(key)?;
+        check_value_len(value_len)?;
+        let decide = Decide::Version(&mut decide);
+        let begun = (self.engine).update::<W::Patience>(self.state, key, decide)?;
         Ok(begun.map(|begun| self.way.note(begun)))
     }
 }

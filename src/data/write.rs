@@ -118,6 +118,16 @@ impl Written {
     }
 }
 
+/// The result of [`Container::put_if`](crate::Container::put_if).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PutIf {
+    /// The version of the live item that was there before.
+    pub before: Option<Version>,
+    /// The write; `None` if the item was left unchanged.
+    pub written: Option<Written>,
+}
+
 /// The result of [`Container::fetch_update`](crate::Container::fetch_update).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

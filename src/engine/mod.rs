@@ -132,7 +132,7 @@ pub use write::commit::Begun;
 pub use write::deciding::deciding;
 pub use write::transaction::TransactionState;
 pub use write::transaction::iter::TransactionIter;
-pub use write::update::{NewValue, UpdateAction};
+pub use write::update::{Decide, NewValue, UpdateAction};
 pub use write::writes::{Demand, Writes};
 
 /// An open database.

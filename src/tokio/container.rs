@@ -14,7 +14,7 @@ use crate::base::{Attempt, DefaultTtl, Result, Ttl};
 use crate::data::explanation::Explanation;
 use crate::data::item::{Item, Value};
 use crate::data::version::Version;
-use crate::data::write::{Updated, Written};
+use crate::data::write::{PutIf, Updated, Written};
 use crate::tokio::read::{async_reading_methods, bounds, bytes, few_at_once};
 use crate::tokio::shared::{Shared, WorkQueue};
 use crate::tokio::stream::{ItemStream, KeyStream};
@@ -292,6 +292,29 @@ impl AsyncContainer {
         };
         let later = move |of: Container, key, value| of.replace(key, value, ttl);
         self.store(key, value, at_once, later).await
+    }
+
+    /// Stores an item if the version of the live item of its key is accepted, and tells both versions; see
+    /// [`Container::put_if`]. The closure may be called more than once, on the thread of the task and on one of the pool.
+    pub async fn put_if(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+        accepts: impl FnMut(Option<Version>) -> bool + Send + 'static,
+    ) -> Result<PutIf> {
+        let ttl = ttl.into();
+        let at_once = |way: &Begin, (key, value, accepts): &mut (_, _, _)| {
+            let (key, value) = (AsRef::as_ref(key), AsRef::as_ref(value));
+            self.of.writing_by(way).put_if(key, value, ttl, accepts)
+        };
+        let later = |(key, value, accepts)| {
+            let (of, key, value) = (self.of.clone(), bytes(key), bytes(value));
+            move || of.put_if(key, value, ttl, accepts)
+        };
+        self.shared
+            .write((key, value, accepts), at_once, later)
+            .await
     }
 
     /// Restarts the countdown of a live item; keeps value and ttl. False: there is none.

@@ -13,7 +13,8 @@ use crate::api::writing::Update;
 use crate::base::sync::Mutex;
 use crate::base::{Error, Result, Ttl};
 use crate::data::item::{Item, Value};
-use crate::data::write::{Updated, Written};
+use crate::data::version::Version;
+use crate::data::write::{PutIf, Updated, Written};
 use crate::engine::options::Durability;
 use crate::tokio::read::{bounds, bytes};
 use crate::tokio::shared::{Shared, WorkQueue};
@@ -287,6 +288,22 @@ impl AsyncTransaction {
         let (key, value, ttl) = (bytes(key), bytes(value), ttl.into());
         self.on(container, move |of, c| of.replace(c, key, value, ttl))
             .await
+    }
+
+    /// As [`Transaction::put_if`]; the closure runs on a thread of the pool.
+    pub async fn put_if(
+        &self,
+        container: impl AsRef<Container>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+        accepts: impl FnMut(Option<Version>) -> bool + Send + 'static,
+    ) -> Result<PutIf> {
+        let (key, value, ttl) = (bytes(key), bytes(value), ttl.into());
+        self.on(container, move |of, c| {
+            of.put_if(c, key, value, ttl, accepts)
+        })
+        .await
     }
 
     /// As [`Transaction::touch`].

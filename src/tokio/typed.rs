@@ -9,6 +9,8 @@ use std::time::SystemTime;
 use crate::base::sync::Mutex;
 use crate::base::{Error, Result, Ttl};
 use crate::data::item::Item;
+use crate::data::version::Version;
+use crate::data::write::PutIf;
 use crate::tokio::container::AsyncContainer;
 use crate::tokio::database::{AsyncDatabase, AsyncView};
 use crate::tokio::typed_read::{TypedItemStream, TypedKeyStream, async_typed_reading_methods};
@@ -165,6 +167,18 @@ impl<K: TypedKey, V: TypedValue> AsyncTypedContainer<K, V> {
     ) -> Result<bool> {
         let (key, value) = (key::encoded::<K>(&key), value::encoded::<V>(value)?);
         self.untyped.replace(key, value, ttl).await
+    }
+
+    /// As [`TypedContainer::put_if`]; see [`AsyncContainer::put_if`] for where the closure is called.
+    pub async fn put_if(
+        &self,
+        key: K::Borrowed<'_>,
+        value: &V::Data,
+        ttl: impl Into<Ttl>,
+        accepts: impl FnMut(Option<Version>) -> bool + Send + 'static,
+    ) -> Result<PutIf> {
+        let (key, value) = (key::encoded::<K>(&key), value::encoded::<V>(value)?);
+        self.untyped.put_if(key, value, ttl, accepts).await
     }
 
     /// As [`TypedContainer::touch`].

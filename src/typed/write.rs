@@ -98,6 +98,20 @@ macro_rules! typed_writing_methods {
                 self.writing().replace(&key, &value, ttl.into())
             }
 
+            /// Stores an item if the version of the live item of its key is accepted, whatever its value is, and tells both
+            /// versions, as [`Container::put_if`](crate::Container::put_if) does.
+            pub fn put_if(
+                &self,
+                key: K::Borrowed<'_>,
+                value: &V::Data,
+                ttl: impl Into<Ttl>,
+                accepts: impl FnMut(Option<Version>) -> bool,
+            ) -> Result<PutIf> {
+                let value = value::encoded::<V>(value)?;
+                let key = key::encoded::<K>(&key);
+                self.writing().put_if(&key, &value, ttl.into(), accepts)
+            }
+
             /// Restarts the countdown of a live item; keeps value and ttl. False: there is none.
             pub fn touch(&self, key: K::Borrowed<'_>) -> Result<bool> {
                 self.writing().touch(&key::encoded::<K>(&key))

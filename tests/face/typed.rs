@@ -513,6 +513,9 @@ fn an_update_sees_and_writes_values() {
         (written.value, Some(written.stored.version())),
         (2, done.written.map(|w| w.version()))
     );
+    let seen = written.stored.version();
+    let put = |value| c.put_if("n", &value, Ttl::Inherit, |found| found == Some(seen));
+    assert!(put(2).unwrap().written.is_some() && put(9).unwrap().written.is_none());
     assert!(!c.update("n", |_| TypedUpdate::Keep).unwrap());
     assert!(c.update("n", |_| TypedUpdate::Delete).unwrap());
     assert!(!c.update("n", |_| TypedUpdate::Delete).unwrap());

@@ -69,6 +69,8 @@ fn it_has_the_methods_of_a_typed_container() {
         (done.before.unwrap().value, done.written.is_some()),
         (13, true)
     );
+    let put = own.put_if(("home", 9), &23, Ttl::Keep, |found| found.is_some());
+    assert!(put.unwrap().before.is_some());
     assert_eq!(own.item(("home", 9)).unwrap().unwrap().value, 23);
     assert_eq!(own.take(("home", 10)).unwrap().unwrap().value, 5);
     own.delete(("none", 1)).unwrap();

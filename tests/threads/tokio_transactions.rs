@@ -125,6 +125,9 @@ fn one_that_was_begun_has_the_calls_of_a_transaction() {
         assert!(tx.update(&items, "k", longer).await.unwrap());
         let done = tx.fetch_update(&items, "k", longer).await.unwrap();
         assert_eq!(done.before.unwrap().value(), "2!");
+        let is_there = |found: Option<ebbtide::Version>| found.is_some();
+        let put = tx.put_if(&items, "absent", "1", Ttl::Inherit, is_there);
+        assert!(put.await.unwrap().written.is_none());
         assert_eq!(tx.count(&items, ..).await.unwrap(), 2);
         assert_eq!(tx.range(&items, "k".., 1).await.unwrap()[0].value(), "2!!");
         let keys = tx.keys(&items, .., 1).await.unwrap();
@@ -264,6 +267,9 @@ fn typed_containers_have_their_calls_in_tasks() {
         assert!(hits.update(("home", 9), raise).await.unwrap());
         let done = hits.fetch_update(("home", 9), raise).await.unwrap();
         assert_eq!(done.before.unwrap().value, 13);
+        let accepts = move |found| found == done.written.as_ref().map(|done| done.version());
+        let put = hits.put_if(("home", 9), &23, Ttl::Inherit, accepts);
+        assert!(put.await.unwrap().written.is_some());
         let mut back = hits.range(("home", 9)..).rev();
         assert_eq!(back.next().await.unwrap().unwrap().value, 2);
         assert_eq!(back.next().await.unwrap().unwrap().value, 23);

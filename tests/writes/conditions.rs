@@ -23,18 +23,18 @@ use testkit::random::Random;
 
 const NOW: u64 = 1_767_225_600_000;
 
-struct Fixture {
+pub struct Fixture {
     folder: TempDir,
-    clock: ManualClock,
-    db: Database,
-    c: Container,
+    pub clock: ManualClock,
+    pub db: Database,
+    pub c: Container,
 }
 
 fn options(clock: &ManualClock) -> Options {
     Options::new().clock(clock.clone()).memtable_bytes(1 << 20)
 }
 
-fn fixture() -> Fixture {
+pub fn fixture() -> Fixture {
     let (folder, clock) = (TempDir::new().unwrap(), ManualClock::new(NOW));
     let db = options(&clock).open(folder.path().join("db")).unwrap();
     let c = db.container("c").unwrap();
@@ -46,7 +46,7 @@ fn fixture() -> Fixture {
     }
 }
 
-fn version(c: &Container, key: &str) -> Version {
+pub fn version(c: &Container, key: &str) -> Version {
     c.item(key).unwrap().unwrap().version()
 }
 
@@ -130,7 +130,7 @@ fn a_version_stays_through_all_that_moves_an_item() {
     }
 }
 
-const fn after(millis: u64) -> Ttl {
+pub const fn after(millis: u64) -> Ttl {
     Ttl::After(Duration::from_millis(millis))
 }
 

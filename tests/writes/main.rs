@@ -8,6 +8,7 @@ mod get_with;
 mod indexed;
 mod indexed_histories;
 mod lifetimes;
+mod put_if;
 mod quota;
 mod quota_histories;
 mod ranges;

@@ -13,6 +13,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use ebbtide::internals::Survivors;
 use ebbtide::{
     Batch, Container, DefaultTtl, Error, ExpiryCursor, Item, Result, Transaction, Ttl, Update,
+    Version,
 };
 use testkit::patience::elsewhere;
 
@@ -318,6 +319,9 @@ fn a_closure_may_use_the_transaction() {
         tx.put(&f.a, "other", "1").unwrap();
         let inner = tx.update(&f.b, "k", |_| Update::Put(b"inner".to_vec(), Ttl::Inherit));
         assert!(inner.unwrap());
+        let accepts = |found: Option<Version>| tx.contains(&f.b, "k").unwrap() && found.is_none();
+        let put = tx.put_if(&f.b, "l", "1", Ttl::Inherit, accepts).unwrap();
+        assert!(put.written.is_some());
         Update::Put([&item.unwrap().value()[..], b"!"].concat(), Ttl::Inherit)
     });
     assert!(changed.unwrap());
@@ -368,6 +372,11 @@ fn a_closure_that_writes_its_own_key_is_refused() {
             "{name}"
         );
         assert!(!f.a.contains("l").unwrap());
+        is_refused(f.a.put_if("k", "3", Ttl::Inherit, |_| {
+            is_refused(write(&f));
+            true
+        }));
+        assert_eq!(f.a.get("k").unwrap().unwrap(), "1");
         // In a transaction it is the same; and afterwards, all goes on.
         let tx = f.db.begin();
         is_refused(tx.update(&f.a, "k", |_| {

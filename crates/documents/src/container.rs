@@ -270,6 +270,25 @@ impl Container {
         }
     }
 
+    /// Writes a document if the version of the live one is accepted; returns that version, and what was written.
+    fn put_if(
+        &self,
+        prepared: &Prepared,
+        mut accepts: impl FnMut(Option<Version>) -> Result<()>,
+    ) -> Result<(Option<Version>, Written)> {
+        let mut refusal = None;
+        let Prepared { key, body, ttl, .. } = prepared;
+        let put = self.items().put_if(key, body, *ttl, |found| {
+            // It may be asked again: what counts is the last answer.
+            refusal = accepts(found).err();
+            refusal.is_none()
+        })?;
+        match put.written {
+            Some(written) => Ok((put.before, written)),
+            None => Err(refusal.unwrap_or_else(not_found)),
+        }
+    }
+
     /// Reads a document. Its value is not parsed.
     ///
     /// # Errors
@@ -355,10 +374,7 @@ impl Container {
         conditions: &Conditions,
     ) -> Result<(Document, bool)> {
         let prepared = self.prepare(key, body)?;
-        let (before, written) = self.write(&prepared.key, |found| {
-            conditions.check(found.map(Item::version))?;
-            Ok(prepared.put())
-        })?;
+        let (before, written) = self.put_if(&prepared, |found| conditions.check(found))?;
         let document = self.written(prepared, written.version(), written.written_at());
         Ok((document, before.is_none()))
     }

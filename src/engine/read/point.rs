@@ -42,7 +42,7 @@ use bytes::Bytes;
 use crate::base::hash::hash_key;
 use crate::base::record::Header;
 use crate::base::sync::Guard;
-use crate::base::{Patience, Result, Seq, Timestamp, Wait};
+use crate::base::{Patience, Result, Seq, Timestamp};
 use crate::catalog::Run;
 use crate::data::cursor::{Cursor, KeyPosition, Position, Seek};
 use crate::data::item::{Item, Pair};
@@ -441,13 +441,13 @@ impl Engine {
     }
 
     /// The newest version of a key up to `max`, live or dead, without its value.
-    pub(in crate::engine) fn newest_version(
+    pub(in crate::engine) fn newest_version<P: Patience>(
         &self,
         read_state: &ReadState,
         key: &[u8],
         max: Seq,
-    ) -> Result<Option<Header>> {
-        Ok(newest::<Wait>(read_state, key, max)?.map(|hit| hit.header()))
+    ) -> Result<Option<Header>, P::Failure> {
+        Ok(newest::<P>(read_state, key, max)?.map(|hit| hit.header()))
     }
 }
 

@@ -18,8 +18,9 @@ use crate::engine::parts::state::ContainerState;
 use crate::engine::write::prepared::Prepared;
 
 struct Decided {
-    state: Arc<ContainerState>,
-    key: Box<[u8]>,
+    /// The container's, which its update holds: it is compared, and not used.
+    state: *const ContainerState,
+    key: Vec<u8>,
     /// Whether a write of it was refused.
     is_refused: bool,
 }
@@ -27,6 +28,7 @@ struct Decided {
 thread_local! {
     /// How many there are. Mostly none: then no write looks further.
     static COUNT: Cell<usize> = const { Cell::new(0) };
+    /// Behind those, memory for the next.
     static DECIDED: RefCell<Vec<Decided>> = const { RefCell::new(vec![]) };
 }
 
@@ -35,31 +37,34 @@ struct Running;
 
 impl Running {
     fn begin(state: &Arc<ContainerState>, key: &[u8]) -> Running {
-        let (state, key) = (state.clone(), key.into());
         DECIDED.with_borrow_mut(|decided| {
-            decided.push(Decided {
-                state,
-                key,
-                is_refused: false,
-            });
-            COUNT.set(decided.len());
+            let count = COUNT.get();
+            if decided.len() == count {
+                decided.push(Decided {
+                    state: std::ptr::null(),
+                    key: vec![],
+                    is_refused: false,
+                });
+            }
+            let next = &mut decided[count];
+            next.state = Arc::as_ptr(state);
+            next.key.clear();
+            next.key.extend_from_slice(key);
+            next.is_refused = false;
+            COUNT.set(count + 1);
         });
         Running
     }
 
     fn is_refused(&self) -> bool {
-        DECIDED.with_borrow(|decided| decided.last().is_some_and(|last| last.is_refused))
+        let last = COUNT.get() - 1;
+        DECIDED.with_borrow(|decided| decided[last].is_refused)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let ended = DECIDED.with_borrow_mut(|decided| {
-            let ended = decided.pop();
-            COUNT.set(decided.len());
-            ended
-        });
-        drop(ended);
+        COUNT.set(COUNT.get() - 1);
     }
 }
 
@@ -117,8 +122,8 @@ pub(in crate::engine) fn check_keys(
         return Ok(());
     }
     DECIDED.with_borrow_mut(|decided| {
-        let mut decided = decided.iter_mut();
-        let same = |one: &&mut Decided| Arc::ptr_eq(&one.state, state) && is_written(&one.key);
+        let mut decided = decided[..COUNT.get()].iter_mut();
+        let same = |one: &&mut Decided| one.state == Arc::as_ptr(state) && is_written(&one.key);
         match decided.find(same) {
             Some(one) => {
                 one.is_refused = true;

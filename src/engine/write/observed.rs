@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::record::{Header, Kind};
-use crate::base::{ContainerId, Countdown, Error, Result, Seq, Timestamp};
+use crate::base::{ContainerId, Countdown, Error, Result, Seq, Timestamp, Wait};
 use crate::data::batch::{KeyRange, WriteTtl};
 use crate::data::cursor::{Cursor, Position, Seek};
 use crate::engine::Engine;
@@ -54,12 +54,44 @@ pub(in crate::engine) struct ObservedContainer<'a> {
     pub views: ExpiryViews,
     /// The write that had changed its settings last.
     settings_seq: Seq,
-    /// The version that was found at each key; none where none was.
-    keys: BTreeMap<Cow<'a, [u8]>, Option<Seq>>,
+    keys: ObservedKeys<'a>,
     /// Of each scan, the parts of its range that were consumed.
     pub ranges: Vec<Vec<KeyRange>>,
     /// The item that ends first of all that lived.
-    first_end: Option<(Timestamp, Vec<u8>)>,
+    first_end: Option<(Timestamp, Cow<'a, [u8]>)>,
+}
+
+/// The version that was found at each key; none where none was. Most writes rely on one key, which takes no memory.
+#[derive(Default)]
+struct ObservedKeys<'a> {
+    first: Option<(Cow<'a, [u8]>, Option<Seq>)>,
+    /// All but the first.
+    others: BTreeMap<Cow<'a, [u8]>, Option<Seq>>,
+}
+
+impl<'a> ObservedKeys<'a> {
+    fn insert(&mut self, key: Cow<'a, [u8]>, version: Option<Seq>) {
+        match &mut self.first {
+            None => self.first = Some((key, version)),
+            Some((first, of_first)) if *first == key => *of_first = version,
+            Some(_) => drop(self.others.insert(key, version)),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&[u8], Option<Seq>)> + Clone {
+        let first = self.first.iter().map(|(key, version)| (&**key, *version));
+        let others = self.others.iter();
+        first.chain(others.map(|(key, version)| (&**key, *version)))
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.iter().map(|(key, _)| key)
+    }
+
+    fn retain(&mut self, is_kept: impl Fn(&[u8]) -> bool) {
+        self.first.take_if(|(key, _)| !is_kept(key));
+        self.others.retain(|key, _| is_kept(key));
+    }
 }
 
 /// A judgement that depends on the stamp: that a version is live, or that it is not.
@@ -166,7 +198,7 @@ impl<'a> Observed<'a> {
             state: state.clone(),
             views,
             settings_seq,
-            keys: BTreeMap::new(),
+            keys: ObservedKeys::default(),
             ranges: vec![],
             first_end: None,
         });
@@ -179,7 +211,7 @@ impl<'a> Observed<'a> {
             let view = &self.containers[place].views.now;
             if !view.dead(header) {
                 let end = view.settings.expires_at(header);
-                self.note_end(place, &key, end);
+                self.note_end(place, end, || key.clone());
             }
             self.newest = self.newest.max(header.seq);
         }
@@ -192,10 +224,10 @@ impl<'a> Observed<'a> {
     }
 
     /// Notes the end of an item that was found.
-    pub fn note_end(&mut self, place: usize, key: &[u8], end: Timestamp) {
+    pub fn note_end(&mut self, place: usize, end: Timestamp, key: impl FnOnce() -> Cow<'a, [u8]>) {
         let first = &mut self.containers[place].first_end;
         if end < Timestamp::MAX && first.as_ref().is_none_or(|(first, _)| end < *first) {
-            *first = Some((end, key.to_vec()));
+            *first = Some((end, key()));
         }
     }
 
@@ -203,7 +235,7 @@ impl<'a> Observed<'a> {
     pub fn only(mut self, place: usize, key: &[u8]) -> Observed<'a> {
         for (at, container) in self.containers.iter_mut().enumerate() {
             container.ranges.clear();
-            container.keys.retain(|of, _| at == place && **of == *key);
+            container.keys.retain(|of| at == place && of == key);
         }
         self
     }
@@ -221,10 +253,13 @@ impl<'a> Observed<'a> {
 
     /// The version relied on from the stamp until the write is published: one that may end meanwhile.
     pub fn relies_on(&self) -> Option<Seq> {
-        let mut keys = self.containers.iter().flat_map(|of| of.keys.values());
-        let is_alone = keys.clone().count() == 1 && self.judged.is_empty();
-        if is_alone && self.containers.iter().all(|of| of.ranges.is_empty()) {
-            return *keys.next()?;
+        let mut keys = self.containers.iter().flat_map(|of| of.keys.iter());
+        let is_alone = keys.clone().nth(1).is_none() && self.judged.is_empty();
+        if is_alone
+            && self.containers.iter().all(|of| of.ranges.is_empty())
+            && let Some((_, version)) = keys.next()
+        {
+            return version;
         }
         let ends = self.containers.iter().any(|of| of.first_end.is_some());
         (ends || !self.judged.is_empty()).then_some(SEVERAL)
@@ -354,14 +389,14 @@ impl ObservedContainer<'_> {
 
     /// The versions that were found at keys.
     pub fn versions(&self) -> impl Iterator<Item = Seq> {
-        self.keys.values().filter_map(|version| *version)
+        self.keys.iter().filter_map(|(_, version)| version)
     }
 
     /// A key that was asked about, to be named in an error.
     fn some_key(&self) -> &[u8] {
         let range = self.ranges.iter().flatten().next();
         let from = range.map_or(&[][..], |range| &range.from);
-        self.keys.keys().next().map_or(from, |key| key)
+        self.keys.keys().next().unwrap_or(from)
     }
 
     /// A key among the reads that was written after `since`, as far as the memtables know.
@@ -394,13 +429,13 @@ impl ObservedContainer<'_> {
         since: Seq,
         latest: Seq,
     ) -> Result<Option<Vec<u8>>> {
-        for (key, seen) in &self.keys {
-            let newest = engine.newest_version(read_state, key, latest)?;
+        for (key, seen) in self.keys.iter() {
+            let newest = engine.newest_version::<Wait>(read_state, key, latest)?;
             let newest = newest.map(|header| header.seq);
             let is_written = newest.is_some_and(|newest| newest > since);
             // Of a key that a range delete covers there is no newest version.
             let is_deleted = || read_state.range_deleted_since(key, since).is_some();
-            if is_written || seen.is_some() && newest != *seen || is_deleted() {
+            if is_written || seen.is_some() && newest != seen || is_deleted() {
                 return Ok(Some(key.to_vec()));
             }
         }

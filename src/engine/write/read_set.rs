@@ -166,7 +166,8 @@ impl ReadSet {
         if end <= engine.clock.at_most() && end <= engine.clock.now() {
             return Err(self.conflict_over(place, key));
         }
-        self.observed.note_end(place, key, end);
+        let key = || Cow::Owned(key.to_vec());
+        self.observed.note_end(place, end, key);
         Ok(())
     }
 

@@ -52,8 +52,13 @@ impl NewValue<'_> {
     }
 }
 
-/// Chooses what to do with the item that was read.
-type Decide<'a, 'v> = &'a mut dyn FnMut(Option<Item>) -> UpdateAction<'v>;
+/// Chooses what to do with a key.
+pub enum Decide<'a, 'v> {
+    /// By its live item.
+    Item(&'a mut dyn FnMut(Option<Item>) -> UpdateAction<'v>),
+    /// By the version of its live item, whose value is not read.
+    Version(&'a mut dyn FnMut(Option<Seq>) -> UpdateAction<'v>),
+}
 
 impl UpdateAction<'_> {
     /// The write that it is to a key with this live version, if it is one. A life that passes after `view` is written, and
@@ -116,18 +121,22 @@ impl Engine {
         &self,
         state: &Arc<ContainerState>,
         key: &[u8],
-        decide: Decide<'_, '_>,
+        mut decide: Decide<'_, '_>,
     ) -> Result<Option<Begun>, P::Failure> {
         loop {
             // The size of the write is not known yet; most are small.
             self.admit::<P>(state, 1)?;
-            let (mut observed, live, item) = self.look::<P>(state, key)?;
+            let reads_value = matches!(decide, Decide::Item(_));
+            let (mut observed, live, item) = self.look::<P>(state, key, reads_value)?;
             if observed.ends_unseen(self.commit_log.published()) {
                 P::would_wait()?;
                 self.make_visible(observed.checked())?;
                 continue;
             }
-            let action = decide(item);
+            let action = match &mut decide {
+                Decide::Item(decide) => decide(item),
+                Decide::Version(decide) => decide(live.map(|live| live.seq)),
+            };
             let view = &observed.containers[0].views.now;
             let done = match action.op(state, key, live.as_ref(), view) {
                 None => self.is_still::<P>(&observed)?.then_some(None),
@@ -145,21 +154,25 @@ impl Engine {
         }
     }
 
-    /// Reads the live version of a key, and its item, for an update to decide on.
+    /// Reads the live version of a key, and its item if the value is to be read, for an update to decide on.
     fn look<'k, P: Patience>(
         &self,
         state: &Arc<ContainerState>,
         key: &'k [u8],
+        reads_value: bool,
     ) -> Result<(Observed<'k>, Option<Header>, Option<Item>), P::Failure> {
         // The sequence number comes before the read state: then the read state holds every write up to it.
         let mut observed = Observed::new(self.commit_log.latest());
         let read_state = state.pin();
         let (settings_seq, views) = self.views_and_seq::<P>(state)?;
-        let (version, item) =
-            self.newest_checked::<P>(&read_state, key, observed.checked(), &views.now)?;
+        let (checked, view) = (observed.checked(), &views.now);
+        let (version, item) = match reads_value {
+            true => self.newest_checked::<P>(&read_state, key, checked, view)?,
+            false => (self.newest_version::<P>(&read_state, key, checked)?, None),
+        };
+        let live = version.filter(|version| !view.dead(version));
         let place = observed.add(state, settings_seq, views);
         observed.note(place, Cow::Borrowed(key), version.as_ref());
-        let live = version.filter(|_| item.is_some());
         Ok((observed, live, item))
     }
 
