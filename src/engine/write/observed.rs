@@ -64,24 +64,25 @@ pub(in crate::engine) struct ObservedContainer<'a> {
 /// The version that was found at each key; none where none was. Most writes rely on one key, which takes no memory.
 #[derive(Default)]
 struct ObservedKeys<'a> {
-    first: Option<(Cow<'a, [u8]>, Option<Seq>)>,
-    /// All but the first.
-    others: BTreeMap<Cow<'a, [u8]>, Option<Seq>>,
+    /// Of one key; else they are in `several`.
+    one: Option<(Cow<'a, [u8]>, Option<Seq>)>,
+    several: BTreeMap<Cow<'a, [u8]>, Option<Seq>>,
 }
 
 impl<'a> ObservedKeys<'a> {
     fn insert(&mut self, key: Cow<'a, [u8]>, version: Option<Seq>) {
-        match &mut self.first {
-            None => self.first = Some((key, version)),
-            Some((first, of_first)) if *first == key => *of_first = version,
-            Some(_) => drop(self.others.insert(key, version)),
+        if self.one.is_none() && self.several.is_empty() {
+            self.one = Some((key, version));
+        } else {
+            self.several.extend(self.one.take());
+            self.several.insert(key, version);
         }
     }
 
     fn iter(&self) -> impl Iterator<Item = (&[u8], Option<Seq>)> + Clone {
-        let first = self.first.iter().map(|(key, version)| (&**key, *version));
-        let others = self.others.iter();
-        first.chain(others.map(|(key, version)| (&**key, *version)))
+        let one = self.one.iter().map(|(key, version)| (&**key, *version));
+        let several = self.several.iter();
+        one.chain(several.map(|(key, version)| (&**key, *version)))
     }
 
     fn keys(&self) -> impl Iterator<Item = &[u8]> {
@@ -89,8 +90,8 @@ impl<'a> ObservedKeys<'a> {
     }
 
     fn retain(&mut self, is_kept: impl Fn(&[u8]) -> bool) {
-        self.first.take_if(|(key, _)| !is_kept(key));
-        self.others.retain(|key, _| is_kept(key));
+        self.one.take_if(|(key, _)| !is_kept(key));
+        self.several.retain(|key, _| is_kept(key));
     }
 }
 
