@@ -190,6 +190,12 @@ impl Indexes {
         entries
     }
 
+    /// Whether a document has this entry in the index of this number.
+    pub fn has(&self, number: u32, entry: &[u8], key: &[u8], body: &[u8]) -> bool {
+        let at = self.list.iter().position(|index| index.number == number);
+        at.is_some_and(|at| self.entries_of(key, body)[at] == entry)
+    }
+
     /// Adds to a batch what the entries of a document become: `before` and `after` are its bodies.
     pub fn change(
         &self,
