@@ -76,7 +76,7 @@ impl Container {
             return Ok(None);
         }
         // One that was dropped since is none of these indexes any more.
-        let Ok(entries) = snapshot.container(&entries_name(self.rid())) else {
+        let Ok(entries) = snapshot.container(entries_name(self.rid())) else {
             return Ok(None);
         };
         Ok(Some(IndexView {

@@ -450,6 +450,8 @@ fn an_index_is_built_among_writers() {
         drop(c.upsert(&key(), &body, &Conditions::none()).unwrap());
     };
     (0..3_000).for_each(|n| upsert(n, n % 10));
+    // The last ones that are built, which nobody writes again.
+    (5_000..5_100).for_each(|n| upsert(n, 77));
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for at in 0..2 {
@@ -487,6 +489,36 @@ fn an_index_is_built_among_writers() {
     }
     let entries = entries(&documents, &c).count(..).unwrap();
     assert_eq!(entries, c.items().count(..).unwrap());
+}
+
+/// Another one over the same database goes by no index that has become another since.
+#[test]
+fn indexes_that_another_one_replaced() {
+    let (documents, _) = documents();
+    let c = documents
+        .create_container("db", definition(&["/a/?"], None))
+        .unwrap();
+    for n in 0..9 {
+        let body = body(&n.to_string(), &format!(",\"a\":{n},\"b\":{}", n + 1));
+        c.create(&key(), &body).unwrap();
+    }
+    let late = Documents::with(documents.engine().clone()).unwrap();
+    let late = late.container("db", "c").unwrap();
+    for policy in [&["/*"][..], &["/b/?", "/a/?"], &["/b/?"], &["/a/?"]] {
+        documents
+            .replace_container("db", definition(policy, None))
+            .unwrap();
+        for c in [&c, &late] {
+            assert_eq!(
+                whole(c, "SELECT VALUE c.id FROM c WHERE c.a = 7"),
+                ["\"7\""]
+            );
+            assert_eq!(
+                whole(c, "SELECT VALUE c.a FROM c ORDER BY c.a DESC")[0],
+                "8"
+            );
+        }
+    }
 }
 
 /// An operator raises the default of the documents alone: entries would end before their documents.
