@@ -440,6 +440,93 @@ fn queries_go_by_an_index() {
     }
 }
 
+/// One entry of each index for each document, with its life, whatever its value was before.
+#[test]
+fn each_document_has_its_entries() {
+    let (documents, clock) = documents();
+    let c = documents
+        .create_container("db", definition(&["/a/?", "/b/c/?"], Some(10)))
+        .unwrap();
+    let entries = entries(&documents, &c);
+    let none = Conditions::none();
+    let bodies = [
+        body("1", ",\"a\":1,\"ttl\":-1"),
+        body("1", ",\"a\":2,\"b\":{\"c\":null}"),
+        body("1", ",\"b\":{\"c\":[]},\"ttl\":3"),
+    ];
+    for body in &bodies {
+        c.upsert(&key(), body, &none).unwrap();
+        let item = c.items().first().unwrap().unwrap();
+        let found = Vec::from_iter(entries.iter().map(Result::unwrap));
+        assert_eq!(found.len(), 2);
+        for entry in found {
+            assert!(entry.key().ends_with(item.key()) && entry.value().is_empty());
+            let life = (entry.written_at(), entry.ttl(), entry.expires_at());
+            assert_eq!(life, (item.written_at(), item.ttl(), item.expires_at()));
+        }
+    }
+    clock.advance(seconds(2));
+    c.read_and_touch(&key(), "1").unwrap();
+    clock.advance(seconds(2));
+    assert_eq!(entries.count(..).unwrap(), 2);
+    clock.advance(seconds(1));
+    assert!(entries.is_empty().unwrap());
+    let again = Vec::from_iter(
+        bodies
+            .iter()
+            .map(|body| BatchOperation::Upsert(body.clone(), none.clone())),
+    );
+    c.batch(&key(), &again).unwrap();
+    assert_eq!(entries.count(..).unwrap(), 2);
+    c.delete(&key(), "1", &none).unwrap();
+    assert!(entries.is_empty().unwrap());
+}
+
+/// Of long texts an index keeps the beginning, of lists and objects that they are.
+#[test]
+fn what_an_index_does_not_order_is_sorted() {
+    let (documents, _) = documents();
+    let c = documents
+        .create_container("db", definition(&["/a/?"], None))
+        .unwrap();
+    let long = "x".repeat(1_024);
+    let values = [
+        format!("\"{long}b\""),
+        format!("\"{long}a\""),
+        format!("\"{long}\""),
+    ];
+    for (n, value) in values
+        .iter()
+        .chain(&["[2]".to_owned(), "[1]".to_owned()])
+        .enumerate()
+    {
+        c.create(&key(), &body(&n.to_string(), &format!(",\"a\":{value}")))
+            .unwrap();
+    }
+    let ids = |text: &str| whole(&c, text).concat().replace('"', "");
+    assert_eq!(ids("SELECT VALUE c.id FROM c ORDER BY c.a"), "21043");
+    assert_eq!(ids("SELECT VALUE c.id FROM c ORDER BY c.a DESC"), "34012");
+    assert_eq!(ids("SELECT TOP 1 VALUE c.id FROM c ORDER BY c.a"), "2");
+    assert_eq!(
+        ids(&format!("SELECT VALUE c.id FROM c WHERE c.a = '{long}a'")),
+        "1"
+    );
+    assert_eq!(
+        ids(&format!("SELECT VALUE c.id FROM c WHERE c.a > '{long}a'")),
+        "0"
+    );
+    assert_eq!(
+        ids(&format!("SELECT VALUE c.id FROM c WHERE c.a <= '{long}a'")),
+        "12"
+    );
+    assert_eq!(
+        ids(&format!(
+            "SELECT VALUE c.id FROM c WHERE STARTSWITH(c.a, '{long}b')"
+        )),
+        "0"
+    );
+}
+
 /// An index of documents that are there is built while others write; each document is in it at the end.
 #[test]
 fn an_index_is_built_among_writers() {
