@@ -18,10 +18,10 @@ mod support;
 use support::document;
 
 const QUERIES: [&str; 7] = [
-    "SELECT * FROM c WHERE c.address.postcode = '00077'",
-    "SELECT * FROM c WHERE c.customer = 'customer-77'",
-    "SELECT * FROM c WHERE c.customer IN ('customer-77', 'customer-78')",
-    "SELECT * FROM c WHERE c.total > 995.5",
+    "SELECT c.id, c.total FROM c WHERE c.address.postcode = '00077'",
+    "SELECT c.id, c.total FROM c WHERE c.customer = 'customer-77'",
+    "SELECT c.id, c.total FROM c WHERE c.customer IN ('customer-77', 'customer-78')",
+    "SELECT c.id, c.total FROM c WHERE c.total > 995.5",
     "SELECT VALUE COUNT(1) FROM c WHERE c.customer = 'customer-77'",
     "SELECT TOP 10 c.id FROM c ORDER BY c.total DESC",
     "SELECT TOP 10 c.id FROM c ORDER BY c.total",
@@ -90,7 +90,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             Ok((best, rows))
         };
         let ((scan, scanned), (index, found)) = (run(&plain)?, run(&indexed)?);
-        assert_eq!(scanned, found, "{text}");
+        assert!(scanned == found, "{text}");
         let times = scan.as_secs_f64() / index.as_secs_f64();
         println!(
             "{scan:10.1?} by a scan {index:10.1?} by an index {times:8.1} x {:6} rows: {text}",

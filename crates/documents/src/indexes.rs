@@ -235,7 +235,7 @@ pub struct Upkeep {
 /// How far the sweep is.
 #[derive(Default)]
 pub struct Sweep {
-    /// The writes since its last step.
+    /// The writes up to its next step; 0: it has not begun.
     pub writes: u32,
     /// The last entry that it has looked at; empty: it begins.
     pub after: Vec<u8>,

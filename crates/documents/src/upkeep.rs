@@ -3,7 +3,8 @@
 //! ```text
 //! build    some documents, by key ── each as it was read? ── their entries, with their lifetimes ──> the next ones
 //!          at the end: the index is whole, in the catalog
-//! sweep    with each 16th write: 32 entries ── none of their documents, or another value ── is it so still? ── delete
+//! sweep    with each 128th write, or each 4th one while it finds some: 16 entries for each index
+//!          ── none of their documents, or another value ── is it so still? ── delete
 //! ```
 //!
 //! Invariants:
@@ -13,8 +14,9 @@
 //!    deleted that it has.
 //! 2. A document that the builder does not meet as it was has been written since the indexes are those of now, and has its
 //!    entries; or it is gone.
-//! 3. A sweep looks at two entries for each write, and a write leaves one at most in each index: entries without documents
-//!    do not become more than those with one, as long as somebody writes. Where nobody does, they stay.
+//! 3. Of each document that was written one entry in each index at most is left without it. While the sweep finds such, it looks at
+//!    four in each index for each write: so they do not become more than those with documents, as long as somebody
+//!    writes. Where nobody does, they stay until their own end.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -30,9 +32,11 @@ use crate::key_range::KeyRange;
 /// Documents of a step of the builder, and their bytes.
 const STEP: usize = 256;
 const STEP_BYTES: usize = 1 << 20;
-/// A sweep's step comes with so many writes, and looks at so many entries.
-const SWEEP_EVERY: u32 = 16;
-const SWEEP: usize = 32;
+/// A step of the sweep looks at so many entries for each index.
+const SWEEP: usize = 16;
+/// It comes with so many writes; and with these where the last one has found something.
+const SWEEP_EVERY: u32 = 128;
+const SWEEP_SOON: u32 = 4;
 
 impl Container {
     /// Adds the entries that documents lack. False: the indexes have changed meanwhile.
@@ -111,19 +115,23 @@ impl Container {
         else {
             return;
         };
-        sweep.writes += 1;
-        if sweep.writes < SWEEP_EVERY {
+        let Some(left) = sweep.writes.checked_sub(1) else {
+            sweep.writes = SWEEP_EVERY;
+            return;
+        };
+        sweep.writes = left;
+        if left > 0 {
             return;
         }
-        sweep.writes = 0;
+        let most = SWEEP * indexes.list().len();
         let from = match sweep.after.is_empty() {
             true => Bound::Unbounded,
             false => Bound::Excluded(std::mem::take(&mut sweep.after)),
         };
         let to = Bound::Unbounded;
         let (mut looked, mut batch) = (0, Batch::new());
-        for entry in entries.keys(KeyRange { from, to }).take(SWEEP) {
-            let Ok(entry) = entry else { return };
+        for entry in entries.keys(KeyRange { from, to }).take(most) {
+            let Ok(entry) = entry else { break };
             looked += 1;
             sweep.after = entry.to_vec();
             if let Ok(Some((key, version))) = self.without_document(indexes, &entry) {
@@ -132,10 +140,12 @@ impl Container {
                 batch.delete(entries, &entry);
             }
         }
-        if looked < SWEEP {
+        if looked < most {
             sweep.after.clear();
         }
+        sweep.writes = SWEEP_EVERY;
         if !batch.is_empty() {
+            sweep.writes = SWEEP_SOON;
             let _ = self.engine().commit(&batch);
         }
     }
