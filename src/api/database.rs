@@ -13,6 +13,7 @@ use crate::base::{AtOnce, Result, Wait};
 use crate::data::write::Written;
 use crate::engine::options::{ContainerOptions, Options};
 use crate::engine::{Engine, Handle, VerifyReport};
+use crate::values::Quota;
 use crate::values::stats::Stats;
 
 /// An open database. Cheap to clone. Its clones, and the containers, snapshots and iterators made from it, keep it
@@ -129,6 +130,13 @@ impl Database {
     #[must_use]
     pub fn containers(&self) -> Vec<String> {
         self.engine.containers()
+    }
+
+    /// The most live bytes of all containers together, by [`Options::max_live_bytes`](crate::Options::max_live_bytes); none:
+    /// there is no limit.
+    #[must_use]
+    pub fn quota(&self) -> Option<Quota> {
+        self.engine.quota_of_all()
     }
 
     /// Drops a container with everything in it. False: there is no container of this name.

@@ -9,17 +9,19 @@
 //! ```
 //!
 //! The writes of a batch of the engine have consecutive versions, so that each result has the etag that its document has.
+//! The entries of indexes come behind them, once for each document: from what it was to what it has become.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ebbtide::{Batch, Expect, Version};
+use ebbtide::{Batch, Bytes, Expect, Ttl, Version};
 
 use crate::body::{MAX_BODY, broken, too_large, utf8};
 use crate::container::{Container, Prepared, conflict, not_found};
 use crate::document::Document;
 use crate::error::{Error, ErrorKind, Result};
 use crate::etag::{Conditions, Etag};
+use crate::indexes::Indexes;
 use crate::json::{self, Member};
 use crate::partition_key::PartitionKey;
 use crate::patch::Patch;
@@ -190,6 +192,10 @@ struct Play<'a> {
     batch: Batch,
     /// The documents of the keys that are named.
     live: BTreeMap<Vec<u8>, Option<Live>>,
+    /// The bodies of those that were there before.
+    before: BTreeMap<Vec<u8>, Bytes>,
+    /// What the batch writes last to each key: a body and its ttl, or that there is none.
+    written: BTreeMap<Vec<u8>, Option<(Bytes, Ttl)>>,
 }
 
 impl Container {
@@ -275,6 +281,7 @@ impl Container {
         operations: usize,
     ) -> Result<Vec<BatchResult>> {
         let mut tries = 1;
+        let indexes = self.upkeep().hold();
         loop {
             let mut play = Play::begin(self, key, steps)?;
             let conditions = play.batch.clone();
@@ -290,6 +297,7 @@ impl Container {
                 }
             }
             let refused = refused.as_ref().or(then);
+            play.add_entries(&indexes);
             let batch = if refused.is_some() {
                 &conditions
             } else {
@@ -297,6 +305,7 @@ impl Container {
             };
             match self.engine().commit(batch) {
                 Ok(written) => {
+                    self.sweep(&indexes);
                     return Ok(match refused {
                         Some(error) => dependent(error, played.len(), operations),
                         None => results(
@@ -361,7 +370,7 @@ impl<'a> Play<'a> {
         key: &'a PartitionKey,
         steps: &[Step<'_>],
     ) -> Result<Play<'a>> {
-        let (mut batch, mut live) = (Batch::new(), BTreeMap::new());
+        let (mut batch, mut live, mut before) = (Batch::new(), BTreeMap::new(), BTreeMap::new());
         for step in steps {
             if live.contains_key(step.key()) {
                 continue;
@@ -372,6 +381,9 @@ impl<'a> Play<'a> {
                 .map_or(Expect::Absent, |item| Expect::Version(item.version()));
             batch.require(container.items(), step.key(), expect);
             let found = item.map(|item| container.of_item(item)).transpose()?;
+            if let Some(found) = &found {
+                before.insert(step.key().to_vec(), found.body.clone());
+            }
             live.insert(step.key().to_vec(), found.map(|document| (document, None)));
         }
         Ok(Play {
@@ -379,7 +391,18 @@ impl<'a> Play<'a> {
             key,
             batch,
             live,
+            before,
+            written: BTreeMap::new(),
         })
+    }
+
+    /// Adds the entries of what was written.
+    fn add_entries(&mut self, indexes: &Indexes) {
+        for (key, after) in &self.written {
+            let before = self.before.get(key).map(|body| &body[..]);
+            let after = after.as_ref().map(|(body, ttl)| (&body[..], *ttl));
+            indexes.change(&mut self.batch, key, before, after);
+        }
     }
 
     fn found(&self, key: &[u8]) -> Option<&Live> {
@@ -421,6 +444,7 @@ impl<'a> Play<'a> {
                 self.expect(key, conditions)?;
                 self.batch.delete(self.container.items(), key);
                 self.live.insert(key.clone(), None);
+                self.written.insert(key.clone(), None);
                 Ok(Played {
                     status: 204,
                     document: None,
@@ -458,6 +482,8 @@ impl<'a> Play<'a> {
         let document = container.written(prepared.clone(), Version::from_u64(PENDING), UNIX_EPOCH);
         let live = (document.clone(), Some(write));
         self.live.insert(prepared.key.clone(), Some(live));
+        let after = Some((prepared.body.clone(), prepared.ttl));
+        self.written.insert(prepared.key.clone(), after);
         Played {
             status,
             document: Some(document),

@@ -2,24 +2,29 @@
 //!
 //! Each write is one call of the engine, which shows it the live item and writes what it decides, atomically. So of two
 //! writers of one document the later one is judged by what the earlier one wrote, and a document that expires meanwhile is
-//! judged as gone.
+//! judged as gone. Where there are indexes by name, it is one batch of the document and its entries, under the condition that
+//! the document is as it was read, and is tried again where it is not.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use ebbtide::{AtOnce, Bytes, DefaultTtl, Item, Ttl, Update, Version, Written};
+use ebbtide::{AtOnce, Batch, Bytes, DefaultTtl, Durability, Expect, Item, Ttl, Update, Version};
 
 use crate::body::{Body, MemberPath, check_id};
 use crate::definition::ContainerDefinition;
 use crate::document::{Document, id_in, rid_of, seconds};
 use crate::error::{Error, ErrorKind, Result};
 use crate::etag::Conditions;
+use crate::indexes::{Indexes, Upkeep};
 use crate::key_range::KeyRange;
 use crate::last_pass::LastPass;
 use crate::partition_key::{PartitionKey, mismatch};
 use crate::patch::Patch;
 use crate::resource_id::ResourceId;
+
+/// The documents of a partition key that is deleted, whose entries go in the same batch.
+const DELETED_AT_ONCE: usize = 1_024;
 
 /// A container of documents. Clone: one more handle.
 ///
@@ -36,6 +41,7 @@ struct Shared {
     /// Those of the partition key, which never change.
     paths: Vec<MemberPath>,
     resource: RwLock<Resource>,
+    upkeep: Upkeep,
     last_pass: LastPass,
 }
 
@@ -71,6 +77,7 @@ impl Container {
         items: ebbtide::Container,
         rid: ResourceId,
         resource: Resource,
+        indexes: Indexes,
     ) -> Result<Container> {
         let shared = Shared {
             engine: engine.clone(),
@@ -78,6 +85,7 @@ impl Container {
             rid,
             paths: resource.definition.member_paths()?,
             resource: RwLock::new(resource),
+            upkeep: Upkeep::new(indexes),
             last_pass: LastPass::default(),
         };
         Ok(Container {
@@ -146,6 +154,20 @@ impl Container {
 
     pub(crate) fn engine(&self) -> &ebbtide::Database {
         &self.shared.engine
+    }
+
+    pub(crate) fn upkeep(&self) -> &Upkeep {
+        &self.shared.upkeep
+    }
+
+    /// The paths of its indexes by name, `/user/id` as `["user", "id"]`, and whether queries use each: a new one is built
+    /// first, where documents are there already.
+    #[must_use]
+    pub fn indexes(&self) -> Vec<(Vec<String>, bool)> {
+        let indexes = self.upkeep().current();
+        let list = indexes.list().iter();
+        list.map(|index| (index.path.clone(), index.is_whole))
+            .collect()
     }
 
     pub(crate) fn last_pass(&self) -> &LastPass {
@@ -249,46 +271,6 @@ impl Container {
         }
     }
 
-    /// Does what is decided of the live item of a key, atomically; returns it, and what was written.
-    fn write(
-        &self,
-        key: &[u8],
-        mut decide: impl FnMut(Option<&Item>) -> Result<Update>,
-    ) -> Result<(Option<Item>, Written)> {
-        let mut refusal = None;
-        let updated = self.items().fetch_update(key, |found| {
-            // It may be asked again: what counts is the last answer.
-            refusal = None;
-            decide(found).unwrap_or_else(|refused| {
-                refusal = Some(refused);
-                Update::Keep
-            })
-        })?;
-        match (updated.written, refusal) {
-            (Some(written), None) => Ok((updated.before, written)),
-            (_, refusal) => Err(refusal.unwrap_or_else(not_found)),
-        }
-    }
-
-    /// Writes a document if the version of the live one is accepted; returns that version, and what was written.
-    fn put_if(
-        &self,
-        prepared: &Prepared,
-        mut accepts: impl FnMut(Option<Version>) -> Result<()>,
-    ) -> Result<(Option<Version>, Written)> {
-        let mut refusal = None;
-        let Prepared { key, body, ttl, .. } = prepared;
-        let put = self.items().put_if(key, body, *ttl, |found| {
-            // It may be asked again: what counts is the last answer.
-            refusal = accepts(found).err();
-            refusal.is_none()
-        })?;
-        match put.written {
-            Some(written) => Ok((put.before, written)),
-            None => Err(refusal.unwrap_or_else(not_found)),
-        }
-    }
-
     /// Reads a document. Its value is not parsed.
     ///
     /// # Errors
@@ -319,8 +301,15 @@ impl Container {
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound).
     pub fn read_and_touch(&self, key: &PartitionKey, id: &str) -> Result<Document> {
-        let item = self.items().get_and_touch(self.key_of(key, id)?)?;
-        self.of_item(item.ok_or_else(not_found)?)
+        let key = self.key_of(key, id)?;
+        {
+            let indexes = self.upkeep().hold();
+            if indexes.entries().is_none() {
+                let item = self.items().get_and_touch(key)?;
+                return self.of_item(item.ok_or_else(not_found)?);
+            }
+        }
+        self.touch_if(key, id, &Conditions::none())
     }
 
     /// Restarts the countdown of a document.
@@ -331,7 +320,10 @@ impl Container {
         if *conditions == Conditions::none() {
             return self.read_and_touch(key, id);
         }
-        let key = self.key_of(key, id)?;
+        self.touch_if(self.key_of(key, id)?, id, conditions)
+    }
+
+    fn touch_if(&self, key: Vec<u8>, id: &str, conditions: &Conditions) -> Result<Document> {
         let (before, written) = self.write(&key, |found| {
             let found = found.ok_or_else(not_found)?;
             conditions.check(Some(found.version()))?;
@@ -354,9 +346,9 @@ impl Container {
     /// [`RequestEntityTooLarge`](ErrorKind::RequestEntityTooLarge).
     pub fn create(&self, key: &PartitionKey, body: &[u8]) -> Result<Document> {
         let prepared = self.prepare(key, body)?;
-        let (_, written) = self.write(&prepared.key, |found| match found {
+        let (_, written) = self.put_if(&prepared, |found| match found {
             Some(_) => Err(conflict()),
-            None => Ok(prepared.put()),
+            None => Ok(()),
         })?;
         Ok(self.written(prepared, written.version(), written.written_at()))
     }
@@ -392,10 +384,8 @@ impl Container {
         conditions: &Conditions,
     ) -> Result<Document> {
         let prepared = self.prepare_as(key, id, body)?;
-        let (_, written) = self.write(&prepared.key, |found| {
-            let found = found.ok_or_else(not_found)?;
-            conditions.check(Some(found.version()))?;
-            Ok(prepared.put())
+        let (_, written) = self.put_if(&prepared, |found| {
+            conditions.check(Some(found.ok_or_else(not_found)?))
         })?;
         Ok(self.written(prepared, written.version(), written.written_at()))
     }
@@ -463,12 +453,39 @@ impl Container {
         if key.parts().is_empty() {
             return Err(mismatch());
         }
-        Ok(self.items().delete_range(self.range_of(key)?)?)
+        let (indexes, range) = (self.upkeep().hold(), self.range_of(key)?);
+        if indexes.entries().is_none() {
+            return Ok(self.items().delete_range(range)?);
+        }
+        // All that is in the range at the commit goes with it, so these entries may. The sweep finds those of what is
+        // written meanwhile, and what a crash leaves of the rest.
+        let documents = self.engine().snapshot().container(self.items().name())?;
+        let mut items = documents.range(range.clone());
+        let mut batch = Batch::new();
+        batch.delete_range(self.items(), range);
+        for item in items.by_ref().take(DELETED_AT_ONCE) {
+            let item = item?;
+            indexes.change(&mut batch, item.key(), Some(item.value()), None);
+        }
+        self.engine().commit(&batch)?;
+        for item in items {
+            let item = item?;
+            let mut batch = Batch::new();
+            batch.durability(Durability::Buffered);
+            batch.require(self.items(), item.key(), Expect::Absent);
+            indexes.change(&mut batch, item.key(), Some(item.value()), None);
+            match self.engine().commit(&batch) {
+                // Somebody has created it anew, with the entries of now.
+                Err(error) if !error.is_conflict() => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
 
 impl Prepared {
-    fn put(&self) -> Update {
+    pub(crate) fn put(&self) -> Update {
         Update::Put(self.body.clone(), self.ttl)
     }
 }

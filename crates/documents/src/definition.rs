@@ -11,6 +11,8 @@ use crate::partition_key::MAX_PARTS;
 
 /// The highest default ttl, in seconds.
 const MAX_TTL: i64 = 2_147_483_647;
+/// A container has up to so many indexes by name.
+pub const MAX_INDEXES: usize = 32;
 /// The member that is always left out of the index, as Cosmos DB says it.
 const ETAG_PATH: &str = "/\"_etag\"/?";
 
@@ -47,7 +49,8 @@ pub struct Indexing {
 }
 
 impl Indexing {
-    /// The paths of `includedPaths` that name one value, as `/user/?`, without their end.
+    /// The paths of `includedPaths` that name one value, as `/user/?`, without their end: of each the container keeps an
+    /// index. All other paths of a policy are shown as they were given, and change nothing.
     #[must_use]
     pub fn paths(&self) -> Vec<String> {
         let included = self.policy.get("includedPaths").and_then(Value::as_array);
@@ -57,6 +60,25 @@ impl Indexing {
             .filter(|path| member_path(path).is_ok())
             .map(str::to_owned)
             .collect()
+    }
+
+    /// The same as members, each once; none where the mode is [`IndexingMode::None`]. What is the system's is not in the body of
+    /// a document, and has no index.
+    pub(crate) fn member_paths(&self) -> Vec<MemberPath> {
+        let mut paths: Vec<MemberPath> = vec![];
+        if self.mode == IndexingMode::None {
+            return paths;
+        }
+        for path in self
+            .paths()
+            .iter()
+            .filter_map(|path| member_path(path).ok())
+        {
+            if !paths.contains(&path) && !SYSTEM.contains(&path[0].as_str()) {
+                paths.push(path);
+            }
+        }
+        paths
     }
 
     fn from_value(value: Value) -> Result<Indexing> {
@@ -166,6 +188,13 @@ impl ContainerDefinition {
     /// # Errors
     /// [`BadRequest`](crate::ErrorKind::BadRequest): what is missing or not allowed.
     pub fn from_json(json: &[u8]) -> Result<ContainerDefinition> {
+        let definition = ContainerDefinition::from_stored(json)?;
+        definition.check()?;
+        Ok(definition)
+    }
+
+    /// The same without what [`ContainerDefinition::check`] asks for now: one that was accepted stays.
+    pub(crate) fn from_stored(json: &[u8]) -> Result<ContainerDefinition> {
         utf8(json)?;
         let object: Value = serde_json::from_slice(json)
             .map_err(|error| Error::bad_request(format!("The body is no JSON: {error}.")))?;
@@ -200,7 +229,7 @@ impl ContainerDefinition {
                 ))
             })?),
         };
-        let definition = ContainerDefinition {
+        Ok(ContainerDefinition {
             id,
             partition_key,
             default_ttl: parse_ttl("defaultTtl", members.remove("defaultTtl"))?,
@@ -213,9 +242,7 @@ impl ContainerDefinition {
                 .map_or(Ok(Indexing::default()), Indexing::from_value)?,
             max_live_bytes,
             other: members,
-        };
-        definition.check()?;
-        Ok(definition)
+        })
     }
 
     /// As JSON, without system properties; the indexing policy with what Cosmos DB adds where it was not given.
@@ -296,6 +323,12 @@ impl ContainerDefinition {
             return Err(Error::bad_request(
                 "Time to live needs the index: where indexingMode is none, there can be no defaultTtl.",
             ));
+        }
+        let indexes = self.indexing.member_paths().len();
+        if indexes > MAX_INDEXES {
+            return Err(Error::bad_request(format!(
+                "includedPaths names up to {MAX_INDEXES} single paths, each of which is an index; these are {indexes}."
+            )));
         }
         let unique = self
             .other

@@ -5,7 +5,9 @@
 //!   n                        the number of the last resource id, 4 bytes
 //!   d ID                     a database: {"rid":"..."}
 //!   c RID-OF-DATABASE ID     a container: {"rid":"...","definition":{...}}
+//!   i RID                    the indexes of a container: indexes.rs
 //! the engine's container RID the documents of the container of this resource id
+//! ... and RID#index          the entries of its indexes
 //! ```
 //!
 //! Invariants:
@@ -18,26 +20,30 @@
 //!    reads. So there is one truth, also where an operator changes them.
 //! 4. Of a container there is one handle and its clones; so all see its definition change. One that `Shared::open` lacks is
 //!    looked up in the catalog, while nobody changes that.
+//! 5. The indexes of a container are those of its definition, from the batch that writes that. Where they are not, as in a
+//!    database that an older version wrote, or their entries may be too few (indexes.rs), the first handle makes them so. An
+//!    index that is not whole is built behind it; what stops that leaves it as it is, for the next open or replacement.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::SystemTime;
 
-use ebbtide::{Batch, ContainerOptions, DefaultTtl, Expect, Item, Ttl, Version, Written};
-use serde_json::{Value, json};
+use ebbtide::{Batch, ContainerOptions, DefaultTtl, Expect, Item, Ttl, Written};
+use serde_json::json;
 
 use crate::body::check_name;
+use crate::catalog::{
+    CATALOG, DatabaseInfo, NUMBER, container_key, container_prefix, damaged, database_key, exists,
+    no_container, no_database, record, rid_in,
+};
 use crate::container::{Container, Resource};
 use crate::definition::ContainerDefinition;
-use crate::document::seconds;
 use crate::error::{Error, ErrorKind, Result};
+use crate::index_changes::IndexCatalog;
+use crate::indexes::record_key;
 use crate::resource_id::ResourceId;
 
-/// The name of the catalog in the engine.
-const CATALOG: &str = "documents";
-const NUMBER: &[u8] = b"n";
 /// The highest number of a resource id: one bit says that it is a container's.
 const MAX_NUMBER: u32 = i32::MAX as u32;
 /// How often a change of the catalog is tried.
@@ -98,93 +104,6 @@ impl fmt::Debug for Documents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Documents").finish_non_exhaustive()
     }
-}
-
-/// A database.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DatabaseInfo {
-    /// Its id.
-    pub id: String,
-    /// Its `_rid`.
-    pub rid: ResourceId,
-    /// Its etag.
-    pub version: Version,
-    /// When it was created.
-    pub written_at: SystemTime,
-}
-
-impl DatabaseInfo {
-    /// As JSON with system properties.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        let (id, rid, version) = (Value::from(self.id.as_str()), self.rid, self.version);
-        let ts = seconds(self.written_at);
-        format!(
-            "{{\"id\":{id},\"_rid\":\"{rid}\",\"_self\":\"dbs/{rid}/\",\"_etag\":\"\\\"{version}\\\"\",\"_colls\":\"colls/\",\
-             \"_users\":\"users/\",\"_ts\":{ts}}}"
-        )
-    }
-
-    fn of_item(item: &Item) -> Result<DatabaseInfo> {
-        let record = record(item)?;
-        Ok(DatabaseInfo {
-            id: text(&item.key()[1..])?.to_owned(),
-            rid: rid_in(&record)?,
-            version: item.version(),
-            written_at: item.written_at(),
-        })
-    }
-}
-
-fn database_key(id: &str) -> Vec<u8> {
-    [b"d", id.as_bytes()].concat()
-}
-
-fn container_prefix(database: ResourceId) -> Vec<u8> {
-    [b"c", database.as_bytes()].concat()
-}
-
-fn container_key(database: ResourceId, id: &str) -> Vec<u8> {
-    [&container_prefix(database), id.as_bytes()].concat()
-}
-
-fn damaged(what: &str) -> Error {
-    let message = format!("The catalog of the documents is damaged: {what}.");
-    Error::new(ErrorKind::InternalServerError, message)
-}
-
-fn text(bytes: &[u8]) -> Result<&str> {
-    std::str::from_utf8(bytes).map_err(|_| damaged("an id is not UTF-8"))
-}
-
-fn record(item: &Item) -> Result<Value> {
-    serde_json::from_slice(item.value()).map_err(|error| damaged(&error.to_string()))
-}
-
-fn rid_in(record: &Value) -> Result<ResourceId> {
-    let rid = record.get("rid").and_then(Value::as_str);
-    rid.unwrap_or_default()
-        .parse()
-        .map_err(|_| damaged("a resource id is none"))
-}
-
-fn no_database(id: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("There is no database {id:?}.")).with_sub_status(1003)
-}
-
-fn no_container(id: &str) -> Error {
-    Error::new(
-        ErrorKind::NotFound,
-        format!("There is no container {id:?}."),
-    )
-    .with_sub_status(1003)
-}
-
-fn exists(what: &str, id: &str) -> Error {
-    Error::new(
-        ErrorKind::Conflict,
-        format!("There is a {what} {id:?} already."),
-    )
 }
 
 /// The settings of the engine's container for a definition.
@@ -248,6 +167,13 @@ impl Documents {
 
     fn catalog(&self) -> &ebbtide::Container {
         &self.shared.catalog
+    }
+
+    fn indexes(&self) -> IndexCatalog<'_> {
+        IndexCatalog {
+            engine: self.engine(),
+            catalog: self.catalog(),
+        }
     }
 
     fn changing(&self) -> MutexGuard<'_, ()> {
@@ -400,9 +326,16 @@ impl Documents {
             let number = self.number(batch)? | 1 << 31;
             let rid = database.rid.child(&number.to_be_bytes());
             batch.create_container(rid.to_string(), options(&definition)?);
+            let paths = self.indexes().paths_of(&definition);
+            self.indexes()
+                .make(batch, rid, paths, definition.default_ttl);
+            let dropped = old.map(|old| rid_in(&record(&old)?)).transpose()?;
+            if let Some(dropped) = dropped {
+                self.indexes().forget(batch, dropped)?;
+            }
+            // The last write of the batch, whose version is the batch's.
             let made = container_record(rid, &definition);
             batch.put_with_ttl(self.catalog(), &key, made, Ttl::Never);
-            let dropped = old.map(|old| rid_in(&record(&old)?)).transpose()?;
             Ok((rid, dropped))
         })?;
         self.shared
@@ -429,7 +362,19 @@ impl Documents {
             return Err(no_container(&resource.definition.id));
         }
         let items = self.engine().container(name)?;
-        let container = Container::new(self.engine(), items, rid, resource)?;
+        let mut indexes = self.indexes().read(rid)?;
+        let paths = self.indexes().paths_of(&resource.definition);
+        if !self.indexes().are_as_asked(&indexes, &paths, &items) {
+            let changed = self.change(|batch| {
+                let (paths, default) = (paths.clone(), items.default_ttl());
+                self.indexes().replace(batch, rid, &items, paths, default)
+            });
+            // Where that cannot be written, as in a database that is only read, queries do without.
+            if changed.is_ok() {
+                indexes = self.indexes().read(rid)?;
+            }
+        }
+        let container = Container::new(self.engine(), items, rid, resource, indexes)?;
         self.shared.open_mut().by_rid.insert(rid, container.clone());
         Ok(container)
     }
@@ -467,13 +412,47 @@ impl Documents {
         if let Some(named) = named {
             return Ok(named);
         }
-        let _changing = self.changing();
+        let changing = self.changing();
         let item = self.container_item(self.database(database)?.rid, id)?;
         let found = self.container_of(&item)?;
         let mut open = self.shared.open_mut();
         let named = open.by_name.entry(database.to_owned()).or_default();
         named.insert(id.to_owned(), found.clone());
+        drop(open);
+        drop(changing);
+        if let Some(_building) = found.upkeep().try_build() {
+            // What stops it leaves it for the next open; queries do without.
+            let _ = self.build(&found);
+        }
         Ok(found)
+    }
+
+    /// Builds the indexes that are not whole. The caller holds the right to build.
+    fn build(&self, container: &Container) -> Result<()> {
+        loop {
+            let indexes = container.upkeep().current();
+            if indexes.are_whole() {
+                return Ok(());
+            }
+            if !container.add_missing(&indexes)? {
+                continue;
+            }
+            let _changing = self.changing();
+            let mut held = container.upkeep().hold_all();
+            if !Arc::ptr_eq(&held, &indexes) {
+                continue;
+            }
+            let rid = container.rid();
+            self.change(|batch| {
+                if let Some(version) = indexes.version() {
+                    batch.require(self.catalog(), record_key(rid), Expect::Version(version));
+                }
+                indexes.all_whole().store(batch, self.catalog(), rid);
+                Ok(())
+            })?;
+            *held = Arc::new(self.indexes().read(rid)?);
+            return Ok(());
+        }
     }
 
     /// The one handle of a container, whatever it is called by.
@@ -484,7 +463,7 @@ impl Documents {
             return Ok(open);
         }
         let definition = record.get("definition").cloned().unwrap_or_default();
-        let definition = ContainerDefinition::from_json(definition.to_string().as_bytes())
+        let definition = ContainerDefinition::from_stored(definition.to_string().as_bytes())
             .map_err(|error| damaged(&error.to_string()))?;
         let resource = Resource {
             definition: Arc::new(definition),
@@ -513,7 +492,8 @@ impl Documents {
     }
 
     /// Replaces the definition of a container. Its partition key cannot change. Another default ttl counts at once, for all
-    /// documents that are there; those that have expired stay gone.
+    /// documents that are there; those that have expired stay gone. An index by name that is new is built before this
+    /// returns, from all documents, while others read and write; queries use it once it is whole.
     ///
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound), [`BadRequest`](ErrorKind::BadRequest).
@@ -524,7 +504,8 @@ impl Documents {
     ) -> Result<Container> {
         definition.check()?;
         let container = self.container(database, &definition.id)?;
-        let _changing = self.changing();
+        let changing = self.changing();
+        let mut held = container.upkeep().hold_all();
         let (_, written) = self.change(|batch| {
             let item = self.container_item(container.rid().database(), &definition.id)?;
             let old = self.container_of(&item)?;
@@ -538,16 +519,27 @@ impl Documents {
             }
             self.require(batch, item.key(), Some(&item));
             batch.create_container(old.rid().to_string(), options(&definition)?.or_change());
+            let paths = self.indexes().paths_of(&definition);
+            let (rid, default) = (old.rid(), definition.default_ttl);
+            self.indexes()
+                .replace(batch, rid, old.items(), paths, default)?;
             let record = container_record(old.rid(), &definition);
             batch.put_with_ttl(self.catalog(), item.key(), record, Ttl::Never);
             Ok(())
         })?;
+        *held = Arc::new(self.indexes().read(container.rid())?);
+        drop(held);
         without_quota(container.items(), &definition)?;
         container.set_resource(Resource {
             definition: Arc::new(definition),
             version: written.version(),
             written_at: written.written_at(),
         });
+        drop(changing);
+        let building = container.upkeep().build();
+        // What stops it leaves it for the next open or replacement; queries do without.
+        let _ = self.build(&container);
+        drop(building);
         Ok(container)
     }
 
@@ -573,6 +565,7 @@ impl Documents {
         if self.is_there(item)? {
             batch.drop_container(rid.to_string());
         }
+        self.indexes().forget(batch, rid)?;
         Ok(rid)
     }
 }

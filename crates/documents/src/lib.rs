@@ -43,6 +43,10 @@
 //! number, nor the order of members. Its etag is the item's [`Version`](ebbtide::Version). A container of documents is a
 //! container of the engine, named by its resource id; the catalog is the container `documents`, written in the same batch.
 //!
+//! Of each path that the container's `indexingPolicy` names, as `/customer/id/?`, there is an index: entries in another
+//! container of the engine, written in the batch that writes the document, with its ttl. Queries use it for equality, ranges
+//! and ORDER BY, and answer what they answer without it.
+//!
 //! # Other than in Cosmos DB
 //!
 //! * An upsert with If-Match of a document that is not there is 412, and does not create it.
@@ -64,20 +68,29 @@ pub mod query;
 mod predicate;
 mod patch;
 mod last_pass;
+mod catalog;
+mod entry;
+mod indexes;
 mod container;
+mod upkeep;
+mod write;
 mod typed;
 mod batch;
 mod page;
 mod narrow;
+mod reading;
+mod lookup;
 mod search;
 mod feed;
+mod index_changes;
 mod documents;
 
 pub use batch::{BatchOperation, BatchResult};
+pub use catalog::DatabaseInfo;
 pub use container::Container;
 pub use definition::{ContainerDefinition, Indexing, IndexingMode};
 pub use document::Document;
-pub use documents::{DatabaseInfo, Documents};
+pub use documents::Documents;
 pub use error::{Error, ErrorKind, Result};
 pub use etag::{Conditions, Etag};
 pub use feed::{ChangeFeedPage, End, EndsPage};

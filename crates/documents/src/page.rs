@@ -57,6 +57,9 @@ pub struct Continuation {
     /// Rows that were told, of a query that has to begin anew.
     #[serde(default)]
     pub(crate) told: u64,
+    /// `after` is a place in the order of a query: the value that an index keeps, and the key.
+    #[serde(default)]
+    pub(crate) in_order: bool,
 }
 
 /// The place that a continuation belongs to, as a hash: it is taken by the same list or query alone, of the same container,
@@ -117,6 +120,7 @@ impl Continuation {
             skipped: 0,
             emitted: 0,
             told: 0,
+            in_order: false,
         }
     }
 
@@ -125,6 +129,24 @@ impl Continuation {
         Continuation {
             told,
             ..Continuation::after(origin, b"")
+        }
+    }
+
+    /// The place in the order of a query; `None`: it goes on behind rows.
+    pub(crate) fn place(&self) -> Result<Option<Vec<u8>>> {
+        if !self.in_order {
+            return Ok(None);
+        }
+        let place = BASE64URL_NOPAD.decode(self.after.as_bytes()).ok();
+        let place = place.filter(|place| place.len() <= ebbtide::MAX_KEY_LEN);
+        place.map(Some).ok_or_else(foreign)
+    }
+
+    /// The rows that were told so far, for a query that has to begin anew.
+    pub(crate) fn rows_told(&self) -> u64 {
+        match self.in_order {
+            true => self.emitted,
+            false => self.told,
         }
     }
 

@@ -20,12 +20,12 @@ pub const MAX_PARTS: usize = 3;
 /// A string of a partition key has up to this many bytes.
 const MAX_STRING: usize = 2_048;
 
-const UNDEFINED: u8 = 2;
-const NULL: u8 = 3;
-const FALSE: u8 = 4;
-const TRUE: u8 = 5;
-const NUMBER: u8 = 6;
-const STRING: u8 = 7;
+pub const UNDEFINED: u8 = 2;
+pub const NULL: u8 = 3;
+pub const FALSE: u8 = 4;
+pub const TRUE: u8 = 5;
+pub const NUMBER: u8 = 6;
+pub const STRING: u8 = 7;
 
 /// One level of a partition key.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,7 +104,7 @@ impl PartitionKeyPart {
 }
 
 /// A double as bytes in its order. Both zeros are one number.
-fn ordered(number: f64) -> [u8; 8] {
+pub fn ordered(number: f64) -> [u8; 8] {
     let bits = (number + 0.0).to_bits();
     let flipped = match bits >> 63 {
         0 => bits ^ 1 << 63,

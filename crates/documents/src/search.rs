@@ -1,30 +1,32 @@
-//! Queries of a container: by key where the filter says something of it, and else by a scan of the scope.
+//! Queries of a container: by key where the filter says something of it, by an index by name where there is one that pays
+//! (lookup.rs), and else by a scan of the scope.
 //!
 //! A page is of one moment. It reads a snapshot, which freezes the writes; documents go on to expire while it is read. If at
 //! its end all that were pushed are live still, then it shows the state of that moment: what the scan has left out had expired
 //! before. Else it is read again; and where that happens each time, every document was judged when it was read.
+//!
+//! A query with ORDER BY goes on behind the last document of the page before, if an index has its order. Where that cannot
+//! be, or does not pay, it is run anew: behind as many rows as were told.
 
-use std::borrow::Cow;
-use std::time::{Instant, SystemTime};
-
-use ebbtide::{Bytes, Item};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::container::Container;
-use crate::document::{rid_of, seconds};
 use crate::error::{Error, ErrorKind, Result};
 use crate::json;
 use crate::key_range::KeyRange;
+use crate::lookup::MOST;
 use crate::narrow::key_ranges;
 use crate::page::{Continuation, Origin, Scope};
-use crate::query::{BoundQuery, Execution, Flow, Progress, Query, QueryLimits, System};
-use crate::resource_id::ResourceId;
+use crate::query::{BoundQuery, Execution, Progress, Query, QueryLimits};
+use crate::reading::{Ends, Reader, Reading};
 
 /// How often a page is read for one moment.
 const TRIES: u32 = 3;
-/// The clock is asked each time so many documents were pushed.
-const CLOCK_EVERY: u32 = 64;
+/// Streaming, so many documents are gathered by an index for each row that is wanted, at most.
+const GATHERED: usize = 16;
+/// For a page of more rows all documents are sorted.
+const MOST_IN_ORDER: usize = 65_536;
 
 /// A page of rows of a query.
 #[derive(Clone, Debug)]
@@ -35,48 +37,12 @@ pub struct QueryPage {
     pub continuation: Option<Continuation>,
 }
 
-/// The system properties of a document that is scanned, made where they are asked for.
-struct Scanned<'i> {
-    container: ResourceId,
-    item: &'i Item,
-}
-
-impl System for Scanned<'_> {
-    fn rid(&self) -> Cow<'_, str> {
-        rid_of(self.container, self.item.key()).to_string().into()
-    }
-
-    fn self_link(&self) -> Cow<'_, str> {
-        let (container, rid) = (self.container, self.rid());
-        format!("dbs/{}/colls/{container}/docs/{rid}/", container.database()).into()
-    }
-
-    fn etag(&self) -> Cow<'_, str> {
-        format!("\"{}\"", self.item.version()).into()
-    }
-
-    fn ts(&self) -> u64 {
-        seconds(self.item.written_at())
-    }
-}
-
-/// The result of one reading of a page.
-struct Reading {
-    execution: Execution,
-    /// The last document that was pushed.
-    last: Option<Bytes>,
-    /// Whether documents may be left that were not pushed.
-    has_more: bool,
-    /// The first end of a document that was pushed.
-    first_end: Option<SystemTime>,
-}
-
 impl Container {
     /// A page of the rows of a query, as JSON. What is selected, and how undefined values count, is as in Cosmos DB; what is
     /// not offered is refused by name.
     ///
-    /// A query without ORDER BY, DISTINCT, aggregates and GROUP BY goes on where its page ended. Any other is run anew for
-    /// each page, over the documents of then.
+    /// A query without ORDER BY, DISTINCT, aggregates and GROUP BY goes on where its page ended, and so does one with ORDER BY
+    /// by the path of an index. Any other is run anew for each page, over the documents of then.
     ///
     /// ```
     /// use ebbtide_documents::{ContainerDefinition, Documents, QueryLimits, Scope};
@@ -116,14 +82,18 @@ impl Container {
         if query.is_streaming() {
             return self.stream(&query, ranges, limits, origin, from);
         }
+        if let Some(page) = self.in_order(&query, &ranges, limits, origin, from)? {
+            return Ok(page);
+        }
         let whole = QueryLimits {
             rows: usize::MAX,
             bytes: usize::MAX,
             ..limits.clone()
         };
+        let begin = || query.start(&whole, self.engine().now());
         let reading =
-            self.at_one_moment(limits, &ranges, || query.start(&whole, self.engine().now()))?;
-        if reading.has_more {
+            self.at_one_moment(|| self.read_page(&query, &ranges, MOST, limits, begin))?;
+        if reading.has_more && !reading.execution.is_done() {
             let message = format!(
                 "The query took longer than {:?}, and has no rows before its end.",
                 limits.time
@@ -143,91 +113,88 @@ impl Container {
         origin: Origin,
         from: Option<&Continuation>,
     ) -> Result<QueryPage> {
-        let (mut rest, mut progress) = (ranges, Progress::default());
+        let (mut rest, progress) = (ranges, progress(from));
         if let Some(from) = from {
             rest = from.rest_of_all(rest)?;
-            (progress.skipped, progress.emitted) = (from.skipped, from.emitted);
         }
+        let most = wanted(query, limits, progress).saturating_mul(GATHERED);
         let begin = || query.resume(limits, self.engine().now(), progress);
-        let mut reading = self.at_one_moment(limits, &rest, begin)?;
-        let has_more = reading.has_more && !reading.execution.is_done();
-        let progress = reading.execution.progress();
-        let rows = reading.execution.take_rows();
-        let continuation = reading.last.filter(|_| has_more).map(|last| Continuation {
-            skipped: progress.skipped,
-            emitted: progress.emitted,
-            ..Continuation::after(origin, &last)
-        });
-        Ok(QueryPage { rows, continuation })
+        let reading = self.at_one_moment(|| self.read_page(query, &rest, most, limits, begin))?;
+        let after = |last: &[u8]| Continuation::after(origin, last);
+        Ok(page_behind(reading, after))
+    }
+
+    /// A page of a query with ORDER BY, if documents come in its order. It goes on where the page before ended.
+    fn in_order(
+        &self,
+        query: &BoundQuery,
+        ranges: &[KeyRange],
+        limits: &QueryLimits,
+        origin: Origin,
+        from: Option<&Continuation>,
+    ) -> Result<Option<QueryPage>> {
+        let after = from.map(Continuation::place).transpose()?;
+        let (progress, is_told) = (progress(from), matches!(after, Some(None)));
+        let wanted = wanted(query, limits, progress);
+        if is_told || wanted > MOST_IN_ORDER || query.order_path().is_none() {
+            return Ok(None);
+        }
+        let after = after.flatten();
+        let reading = self.at_one_moment(|| {
+            let Some(view) = self.index_view(&self.engine().snapshot())? else {
+                return Ok(None);
+            };
+            let execution = query.resume_in_order(limits, self.engine().now(), progress);
+            let reader = Reader::new(self.rid(), limits, execution);
+            view.read_in_order(query, ranges, after.as_deref(), wanted, reader)
+        })?;
+        Ok(reading.map(|reading| {
+            page_behind(reading, |last| Continuation {
+                in_order: true,
+                ..Continuation::after(origin, last)
+            })
+        }))
     }
 
     /// Reads a page, so that it is of one moment if that can be.
-    fn at_one_moment(
-        &self,
-        limits: &QueryLimits,
-        ranges: &[KeyRange],
-        begin: impl Fn() -> Execution,
-    ) -> Result<Reading> {
+    fn at_one_moment<R: Ends>(&self, read: impl Fn() -> Result<R>) -> Result<R> {
         let mut tries = 1;
         loop {
-            let reading = self.scan(limits, ranges, begin())?;
-            let now = self.engine().now();
-            if tries == TRIES || reading.first_end.is_none_or(|end| end > now) {
+            let reading = read()?;
+            let (now, first_end) = (self.engine().now(), reading.first_end());
+            if tries == TRIES || first_end.is_none_or(|end| end > now) {
                 return Ok(reading);
             }
             tries += 1;
         }
     }
 
-    fn scan(
+    /// Reads the documents of ranges in the order of their keys: by an index those of which the query can be true, if that
+    /// gathers no more keys than `most`.
+    fn read_page(
         &self,
-        limits: &QueryLimits,
+        query: &BoundQuery,
         ranges: &[KeyRange],
-        mut execution: Execution,
+        most: usize,
+        limits: &QueryLimits,
+        begin: impl Fn() -> Execution,
     ) -> Result<Reading> {
-        let (began, mut until_clock) = (Instant::now(), CLOCK_EVERY);
-        let view = self.engine().snapshot().container(self.items().name())?;
-        let (mut last, mut first_end) = (None, None);
-        let mut is_enough = execution.is_done();
+        let begin = || Reader::new(self.rid(), limits, begin());
+        let snapshot = self.engine().snapshot();
+        if let Some(view) = self.index_view(&snapshot)?
+            && let Some(reading) = view.read(query, ranges, most, begin)?
+        {
+            return Ok(reading);
+        }
+        let (view, mut reader) = (snapshot.container(self.items().name())?, begin());
         'ranges: for range in ranges {
             for item in view.range(range.clone()) {
-                let item = item?;
-                if is_enough {
-                    // There is one more than the page takes.
-                    return Ok(Reading {
-                        execution,
-                        last,
-                        has_more: true,
-                        first_end,
-                    });
-                }
-                let scanned = Scanned {
-                    container: self.rid(),
-                    item: &item,
-                };
-                let flow = execution.push(item.value(), &scanned)?;
-                first_end = match (first_end, item.expires_at()) {
-                    (Some(first), Some(end)) => Some(end.min(first)),
-                    (first, end) => first.or(end),
-                };
-                last = Some(item.into_parts().0);
-                until_clock -= 1;
-                if until_clock == 0 {
-                    until_clock = CLOCK_EVERY;
-                    is_enough |= began.elapsed() > limits.time;
-                }
-                is_enough |= flow == Flow::Enough;
-                if is_enough && execution.is_done() {
+                if reader.take(item?, None)?.is_break() {
                     break 'ranges;
                 }
             }
         }
-        Ok(Reading {
-            execution,
-            last,
-            has_more: false,
-            first_end,
-        })
+        Ok(reader.finish())
     }
 
     /// All rows of a query, as values of Rust.
@@ -262,6 +229,38 @@ impl Container {
     }
 }
 
+fn progress(from: Option<&Continuation>) -> Progress {
+    from.map_or_else(Progress::default, |from| Progress {
+        skipped: from.skipped,
+        emitted: from.emitted,
+    })
+}
+
+/// The rows of a page, and those that OFFSET leaves out before.
+fn wanted(query: &BoundQuery, limits: &QueryLimits, progress: Progress) -> usize {
+    let (limit, offset) = query.window();
+    let rows = limit
+        .saturating_sub(progress.emitted)
+        .min(limits.rows as u64);
+    let wanted = rows.saturating_add(offset.saturating_sub(progress.skipped));
+    usize::try_from(wanted).unwrap_or(usize::MAX)
+}
+
+/// The rows of a reading, behind whose last document the next page goes on.
+fn page_behind(mut reading: Reading, after: impl Fn(&[u8]) -> Continuation) -> QueryPage {
+    let has_more = reading.has_more && !reading.execution.is_done();
+    let Progress { skipped, emitted } = reading.execution.progress();
+    let last = reading.last.filter(|_| has_more);
+    QueryPage {
+        rows: reading.execution.take_rows(),
+        continuation: last.map(|last| Continuation {
+            skipped,
+            emitted,
+            ..after(&last)
+        }),
+    }
+}
+
 /// The rows of a page, of all that there are: those behind the ones that were told, as far as the limits go.
 fn page_of(
     rows: Vec<String>,
@@ -269,7 +268,7 @@ fn page_of(
     origin: Origin,
     from: Option<&Continuation>,
 ) -> QueryPage {
-    let told = from.map_or(0, |from| from.told);
+    let told = from.map_or(0, Continuation::rows_told);
     let (mut page, mut bytes, all) = (vec![], 0, rows.len() as u64);
     for row in rows
         .into_iter()

@@ -400,6 +400,11 @@ impl Engine {
         self.change_state(state, Op::SetQuota { container, quota })
     }
 
+    /// The quota of the whole database.
+    pub fn quota_of_all(&self) -> Option<Quota> {
+        self.allowance.quota()
+    }
+
     /// The quota of a container.
     pub fn quota(&self, state: &ContainerState) -> Option<Quota> {
         state.allowance().quota()

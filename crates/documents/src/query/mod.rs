@@ -31,6 +31,7 @@ mod parser;
 mod expression;
 mod compile;
 mod narrow;
+mod indexed;
 mod execute;
 
 use std::borrow::Cow;
@@ -39,8 +40,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 pub use execute::Execution;
+pub(crate) use indexed::{IndexValue, PathReader};
 pub use narrow::{KeyCondition, Scalar, ValueRange};
 
+use crate::body::MemberPath;
 use crate::error::{Error, Result};
 use ast::Expr;
 use compile::Plan;
@@ -337,6 +340,31 @@ impl BoundQuery {
     #[must_use]
     pub fn start_in_order(&self, limits: &QueryLimits, now: SystemTime) -> Execution {
         Execution::new(&self.plan, limits, now, true, Progress::default())
+    }
+
+    /// The condition that WHERE sets for the value at the path of an index.
+    pub(crate) fn condition(&self, path: &MemberPath) -> ValueRange {
+        indexed::condition(&self.plan, path)
+    }
+
+    /// The path of ORDER BY, and whether it descends, where documents in its order need no sorting.
+    pub(crate) fn order_path(&self) -> Option<(MemberPath, bool)> {
+        indexed::order(&self.plan)
+    }
+
+    /// How many rows there may be, and how many documents' rows OFFSET leaves out before.
+    pub(crate) fn window(&self) -> (u64, u64) {
+        (self.plan.limit, self.plan.offset)
+    }
+
+    /// As [`BoundQuery::resume`], over documents that come in the order of its ORDER BY.
+    pub(crate) fn resume_in_order(
+        &self,
+        limits: &QueryLimits,
+        now: SystemTime,
+        progress: Progress,
+    ) -> Execution {
+        Execution::new(&self.plan, limits, now, true, progress)
     }
 
     /// Goes on behind the documents of which a former execution told its progress.

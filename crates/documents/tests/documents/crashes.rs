@@ -26,6 +26,13 @@ fn definition(members: &str) -> ContainerDefinition {
     ContainerDefinition::from_json(json.as_bytes()).unwrap()
 }
 
+/// With a default of a minute, and indexes of these paths.
+fn indexed(paths: &str) -> String {
+    let included = paths.split(", ").map(|path| format!("{{\"path\":{path}}}"));
+    let included = Vec::from_iter(included).join(",");
+    format!(",\"defaultTtl\":60,\"indexingPolicy\":{{\"includedPaths\":[{included}]}}")
+}
+
 fn c(documents: &Documents) -> Container {
     documents.container("db", "c").unwrap()
 }
@@ -52,6 +59,22 @@ const STEPS: &[fn(&Documents)] = &[
             .delete(&key(), "2", &Conditions::none())
             .unwrap()
     },
+    |documents| {
+        drop(
+            documents
+                .replace_container("db", definition(&indexed("\"/n/?\", \"/p/?\"")))
+                .unwrap(),
+        )
+    },
+    |documents| drop(c(documents).create(&key(), &body("4", ",\"n\":4")).unwrap()),
+    |documents| {
+        drop(
+            documents
+                .replace_container("db", definition(&indexed("\"/n/?\"")))
+                .unwrap(),
+        )
+    },
+    |documents| drop(c(documents).read_and_touch(&key(), "3").unwrap()),
     |documents| drop(documents.create_database("other").unwrap()),
     |documents| drop(documents.create_container("other", definition("")).unwrap()),
     |documents| c(documents).delete_partition(&key()).unwrap(),
@@ -79,6 +102,18 @@ fn shown(documents: &Documents) -> String {
                 container.items().default_ttl()
             );
             names.push(container.rid().to_string());
+            // Whoever opens it builds the indexes that are not whole.
+            let id = &container.definition().id;
+            let indexes = documents.container(&database.id, id).unwrap().indexes();
+            assert_eq!(indexes.len(), container.definition().indexing.paths().len());
+            assert!(indexes.iter().all(|(_, is_whole)| *is_whole));
+            if !indexes.is_empty() {
+                let name = format!("{}#index", container.rid());
+                let entries = documents.engine().container(&name).unwrap();
+                let expected = container.items().count(..).unwrap() * indexes.len() as u64;
+                assert_eq!(entries.count(..).unwrap(), expected);
+                names.push(name);
+            }
             shown += &format!("{}\n", container.to_json());
             for document in container
                 .list(&Scope::everything(), 100, None)

@@ -5,6 +5,7 @@ mod catalog;
 mod crashes;
 mod feeds;
 mod from_cosmos;
+mod indexes;
 mod model;
 mod queries;
 mod threads;

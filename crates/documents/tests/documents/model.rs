@@ -54,6 +54,7 @@ struct World {
     c: Container,
     state: State,
     default: Option<i64>,
+    indexes: &'static [&'static str],
     /// The ends by time to live that are to be told: versions, moments, keys; and those that were told.
     ended: Vec<(u64, u64, (usize, usize))>,
     told: Vec<u64>,
@@ -76,13 +77,21 @@ fn open(sim: &Sim, clock: &ManualClock) -> Documents {
     .unwrap()
 }
 
-fn definition(default: Option<i64>) -> ContainerDefinition {
+/// With indexes of these paths.
+fn definition(default: Option<i64>, indexes: &[&str]) -> ContainerDefinition {
+    let included = indexes
+        .iter()
+        .map(|path| json!({"path": format!("/{path}/?")}));
     let json = json!({
         "id": "c", "partitionKey": {"paths": ["/p"]}, "defaultTtl": default,
         "changeFeedPolicy": {"retentionDuration": 1_000},
+        "indexingPolicy": {"includedPaths": Vec::from_iter(included)},
     });
     ContainerDefinition::from_json(json.to_string().as_bytes()).unwrap()
 }
+
+/// The paths of indexes, for the random policies of a container.
+const POLICIES: [&[&str]; 4] = [&[], &["n"], &["n", "m"], &["m", "p", "ttl"]];
 
 fn ms(moment: SystemTime) -> u64 {
     moment.duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
@@ -247,8 +256,9 @@ impl World {
         let documents = open(&sim, &clock);
         documents.create_database("db").unwrap();
         let default = random.pick(&[None, Some(-1), Some(5), Some(60)]);
+        let indexes = random.pick(&POLICIES);
         let c = documents
-            .create_container("db", definition(default))
+            .create_container("db", definition(default, indexes))
             .unwrap();
         World {
             random,
@@ -258,6 +268,7 @@ impl World {
             c,
             state: State::new(),
             default,
+            indexes,
             ended: vec![],
             told: vec![],
             cursor: ExpiryCursor::start(),
@@ -532,8 +543,11 @@ impl World {
 
     fn set_default(&mut self) {
         let default = self.random.pick(&[None, Some(-1), Some(5), Some(60)]);
+        if self.random.one_in(2) {
+            self.indexes = self.random.pick(&POLICIES);
+        }
         self.documents
-            .replace_container("db", definition(default))
+            .replace_container("db", definition(default, self.indexes))
             .unwrap();
         self.default = default;
         self.sweep(true);
@@ -544,7 +558,7 @@ impl World {
         self.documents.delete_container("db", "c").unwrap();
         self.c = self
             .documents
-            .create_container("db", definition(self.default))
+            .create_container("db", definition(self.default, self.indexes))
             .unwrap();
         self.state.clear();
         (self.ended, self.told, self.cursor) = (vec![], vec![], ExpiryCursor::start());
@@ -623,6 +637,38 @@ impl World {
             .unwrap();
         assert_eq!(count, [self.state.len()]);
         self.look_at_feeds();
+        self.look_at_entries();
+    }
+
+    /// Each document has its entries, which end with it, and there are no others.
+    fn look_at_entries(&mut self) {
+        let whole = |path: &&str| (vec![(*path).to_owned()], true);
+        let indexes = Vec::from_iter(self.indexes.iter().map(whole));
+        assert_eq!(self.c.indexes(), indexes);
+        let engine = self.documents.engine();
+        let name = format!("{}#index", self.c.rid());
+        assert_eq!(engine.containers().contains(&name), !indexes.is_empty());
+        if indexes.is_empty() {
+            return;
+        }
+        let mut expected = vec![];
+        for item in self.c.items().iter() {
+            let item = item.unwrap();
+            let life = (item.written_at(), item.ttl(), item.expires_at());
+            expected.extend(indexes.iter().map(|_| (item.key().to_vec(), life)));
+        }
+        let mut found = vec![];
+        for entry in engine.container(&name).unwrap().iter() {
+            let entry = entry.unwrap();
+            let life = (entry.written_at(), entry.ttl(), entry.expires_at());
+            let is_of = |(key, _): &&(Vec<u8>, _)| entry.key().ends_with(key);
+            let (key, _) = expected.iter().find(is_of).expect("a document");
+            found.push((key.clone(), life));
+        }
+        let key = |(key, _): &(Vec<u8>, _)| key.clone();
+        expected.sort_by_key(key);
+        found.sort_by_key(key);
+        assert_eq!(found, expected);
     }
 
     fn look_at_feeds(&mut self) {

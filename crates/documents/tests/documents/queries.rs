@@ -104,6 +104,7 @@ fn pages_together_are_the_whole() {
         "SELECT VALUE c.id FROM c OFFSET 5 LIMIT 20",
         "SELECT TOP 13 VALUE c.id FROM c",
         "SELECT VALUE c.id FROM c ORDER BY c.n DESC, c.id",
+        "SELECT TOP 0 VALUE c.id FROM c ORDER BY c.n DESC, c.id",
         "SELECT DISTINCT VALUE c.n FROM c",
         "SELECT c.n, COUNT(1) AS m FROM c GROUP BY c.n",
         "SELECT VALUE SUM(c.n) FROM c",

@@ -1,0 +1,131 @@
+//! Changes of the indexes of a container in the catalog, each a part of a batch. The invariants are those of indexes.rs.
+
+use ebbtide::{Batch, ContainerOptions, DefaultTtl, Expect};
+
+use crate::body::MemberPath;
+use crate::catalog::damaged;
+use crate::definition::{ContainerDefinition, MAX_INDEXES};
+use crate::entry;
+use crate::error::Result;
+use crate::indexes::{Indexes, covers, entries_name, record_key};
+use crate::resource_id::ResourceId;
+
+/// What the catalog and the engine have of the indexes of containers.
+pub struct IndexCatalog<'d> {
+    pub engine: &'d ebbtide::Database,
+    pub catalog: &'d ebbtide::Container,
+}
+
+impl IndexCatalog<'_> {
+    /// The paths of which a definition has indexes here.
+    pub fn paths_of(&self, definition: &ContainerDefinition) -> Vec<MemberPath> {
+        let quota = self.engine.quota();
+        if quota.is_some_and(|quota| quota.when_full == ebbtide::WhenFull::ExpireSoonest) {
+            return vec![];
+        }
+        let mut paths = definition.indexing.member_paths();
+        paths.truncate(MAX_INDEXES);
+        paths
+    }
+
+    fn has_entries(&self, rid: ResourceId) -> bool {
+        self.engine.containers().contains(&entries_name(rid))
+    }
+
+    /// The indexes of a container as they are.
+    pub fn read(&self, rid: ResourceId) -> Result<Indexes> {
+        let record = self.catalog.item(record_key(rid))?;
+        let Some(record) = record.filter(|_| self.has_entries(rid)) else {
+            return Ok(Indexes::default());
+        };
+        let entries = self.engine.container(entries_name(rid))?;
+        Indexes::stored(record.value(), record.version(), entries)
+            .ok_or_else(|| damaged("the indexes of a container are none"))
+    }
+
+    /// Whether indexes are those of these paths, and lack no entry by what became of the defaults.
+    pub fn are_as_asked(
+        &self,
+        indexes: &Indexes,
+        paths: &[MemberPath],
+        items: &ebbtide::Container,
+    ) -> bool {
+        match indexes.entries() {
+            Some(entries) => {
+                indexes.are_of(paths) && covers(entries.default_ttl(), items.default_ttl())
+            }
+            None => paths.is_empty(),
+        }
+    }
+
+    /// Adds to a batch that makes a container: its indexes, of these paths.
+    pub fn make(
+        &self,
+        batch: &mut Batch,
+        rid: ResourceId,
+        paths: Vec<MemberPath>,
+        default: DefaultTtl,
+    ) {
+        if !paths.is_empty() {
+            self.make_anew(batch, rid, &Indexes::made(paths, true), default);
+        }
+    }
+
+    fn make_anew(
+        &self,
+        batch: &mut Batch,
+        rid: ResourceId,
+        indexes: &Indexes,
+        default: DefaultTtl,
+    ) {
+        let options = ContainerOptions::new().default_ttl(default);
+        batch.create_container(entries_name(rid), options);
+        indexes.store(batch, self.catalog, rid);
+    }
+
+    /// Adds to a batch: indexes of these paths in place of those that are there, of documents that get this default.
+    pub fn replace(
+        &self,
+        batch: &mut Batch,
+        rid: ResourceId,
+        items: &ebbtide::Container,
+        paths: Vec<MemberPath>,
+        default: DefaultTtl,
+    ) -> Result<()> {
+        let record = self.catalog.item(record_key(rid))?;
+        let expect = record.map_or(Expect::Absent, |record| Expect::Version(record.version()));
+        batch.require(self.catalog, record_key(rid), expect);
+        let old = self.read(rid)?;
+        let lacks_none =
+            |entries: &&ebbtide::Container| covers(entries.default_ttl(), items.default_ttl());
+        match old.entries().filter(lacks_none) {
+            Some(entries) if !paths.is_empty() => {
+                let gone = old.list().iter().filter(|old| !paths.contains(&old.path));
+                for index in gone {
+                    batch.delete_range(entries, entry::all_of(index.number));
+                }
+                let options = ContainerOptions::new().default_ttl(default);
+                batch.create_container(entries_name(rid), options.or_change());
+                old.with_paths(paths, false).store(batch, self.catalog, rid);
+            }
+            _ => {
+                self.forget(batch, rid)?;
+                if !paths.is_empty() {
+                    self.make_anew(batch, rid, &Indexes::made(paths, false), default);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds to a batch that no indexes are left.
+    pub fn forget(&self, batch: &mut Batch, rid: ResourceId) -> Result<()> {
+        if self.has_entries(rid) {
+            batch.drop_container(entries_name(rid));
+        }
+        if self.catalog.contains(record_key(rid))? {
+            batch.delete(self.catalog, record_key(rid));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! Writes of one document, and of its entries in the indexes by name.
+
+use ebbtide::{Batch, Expect, Item, Update, Version, Written};
+
+use crate::container::{Container, Prepared, not_found};
+use crate::error::Result;
+use crate::indexes::Indexes;
+
+/// How often a write is tried where others write the same document.
+const TRIES: u32 = 256;
+
+impl Container {
+    /// Does what is decided of the live item of a key, atomically; returns it, and what was written.
+    pub(crate) fn write(
+        &self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<&Item>) -> Result<Update>,
+    ) -> Result<(Option<Item>, Written)> {
+        let indexes = self.upkeep().hold();
+        if indexes.entries().is_some() {
+            return self.write_with_entries(&indexes, key, decide);
+        }
+        let mut refusal = None;
+        let updated = self.items().fetch_update(key, |found| {
+            // It may be asked again: what counts is the last answer.
+            refusal = None;
+            decide(found).unwrap_or_else(|refused| {
+                refusal = Some(refused);
+                Update::Keep
+            })
+        })?;
+        match (updated.written, refusal) {
+            (Some(written), None) => Ok((updated.before, written)),
+            (_, refusal) => Err(refusal.unwrap_or_else(not_found)),
+        }
+    }
+
+    /// Writes a document if the version of the live one is accepted; returns that version, and what was written.
+    pub(crate) fn put_if(
+        &self,
+        prepared: &Prepared,
+        mut accepts: impl FnMut(Option<Version>) -> Result<()>,
+    ) -> Result<(Option<Version>, Written)> {
+        let indexes = self.upkeep().hold();
+        if indexes.entries().is_some() {
+            // Its entries are told by its value.
+            let decide = |found: Option<&Item>| {
+                accepts(found.map(Item::version))?;
+                Ok(prepared.put())
+            };
+            let (before, written) = self.write_with_entries(&indexes, &prepared.key, decide)?;
+            return Ok((before.map(|before| before.version()), written));
+        }
+        let mut refusal = None;
+        let Prepared { key, body, ttl, .. } = prepared;
+        let put = self.items().put_if(key, body, *ttl, |found| {
+            // It may be asked again: what counts is the last answer.
+            refusal = accepts(found).err();
+            refusal.is_none()
+        })?;
+        match put.written {
+            Some(written) => Ok((put.before, written)),
+            None => Err(refusal.unwrap_or_else(not_found)),
+        }
+    }
+
+    /// The same with the entries of indexes.
+    fn write_with_entries(
+        &self,
+        indexes: &Indexes,
+        key: &[u8],
+        mut decide: impl FnMut(Option<&Item>) -> Result<Update>,
+    ) -> Result<(Option<Item>, Written)> {
+        let mut tries = 1;
+        loop {
+            let found = self.items().item(key)?;
+            let mut batch = Batch::new();
+            let expect = found
+                .as_ref()
+                .map_or(Expect::Absent, |item| Expect::Version(item.version()));
+            batch.require(self.items(), key, expect);
+            let before = found.as_ref().map(|item| &item.value()[..]);
+            // The document is the last write of the batch, whose version is the batch's.
+            match (decide(found.as_ref())?, before) {
+                (Update::Write(body, ttl), _) => {
+                    indexes.change(&mut batch, key, before, Some((&body, ttl)));
+                    batch.put_with_ttl(self.items(), key, &body, ttl);
+                }
+                (Update::Expire(ttl), Some(body)) => {
+                    indexes.change(&mut batch, key, before, Some((body, ttl)));
+                    batch.expire(self.items(), key, ttl);
+                }
+                (Update::Delete, Some(_)) => {
+                    indexes.change(&mut batch, key, before, None);
+                    batch.delete(self.items(), key);
+                }
+                _ => return Err(not_found()),
+            }
+            match self.engine().commit(&batch) {
+                Ok(written) => {
+                    self.sweep(indexes);
+                    return Ok((found, written));
+                }
+                Err(error) if error.is_conflict() && tries < TRIES => {
+                    tries += 1;
+                    std::thread::yield_now();
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
