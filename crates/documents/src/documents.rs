@@ -149,14 +149,16 @@ impl Documents {
     pub fn with(engine: ebbtide::Database) -> Result<Documents> {
         let options = ContainerOptions::new().default_ttl(DefaultTtl::NoDefault);
         let catalog = engine.container_with(CATALOG, options.or_keep())?;
-        Ok(Documents {
+        let documents = Documents {
             shared: Arc::new(Shared {
                 engine,
                 catalog,
                 open: RwLock::default(),
                 changing: Mutex::default(),
             }),
-        })
+        };
+        documents.indexes().forget_where_none_are_kept()?;
+        Ok(documents)
     }
 
     /// The database of the engine.

@@ -633,6 +633,27 @@ fn a_default_that_an_operator_raises() {
     assert!(whole(&c, query).is_empty() && entries(&documents, &c).is_empty().unwrap());
 }
 
+/// An operator drops the entries: queries do without, and who opens the container makes them anew.
+#[test]
+fn entries_that_an_operator_drops() {
+    let (documents, _) = documents();
+    let c = documents
+        .create_container("db", definition(&["/a/?"], None))
+        .unwrap();
+    c.create(&key(), &body("1", ",\"a\":1")).unwrap();
+    let name = format!("{}#index", c.rid());
+    assert!(documents.engine().drop_container(&name).unwrap());
+    let query = "SELECT VALUE c.id FROM c WHERE c.a = 1";
+    assert_eq!(whole(&c, query), ["\"1\""]);
+    refused(c.create(&key(), &body("2", ",\"a\":1")), 404);
+    let again = Documents::with(documents.engine().clone()).unwrap();
+    let c = again.container("db", "c").unwrap();
+    assert_eq!(c.indexes(), [(vec!["a".to_owned()], true)]);
+    c.create(&key(), &body("2", ",\"a\":1")).unwrap();
+    assert_eq!(entries(&documents, &c).count(..).unwrap(), 2);
+    assert_eq!(whole(&c, query).len(), 2);
+}
+
 /// Entries whose documents a command has ended go while others write.
 #[test]
 fn entries_without_documents_are_swept() {
@@ -696,6 +717,12 @@ fn a_database_that_expires_what_ends_soonest_keeps_no_index() {
         .enumerate()
     {
         let documents = open(options);
+        let has_entries = documents
+            .engine()
+            .containers()
+            .iter()
+            .any(|name| name.ends_with("#index"));
+        assert!(!has_entries);
         let c = match round {
             0 => {
                 documents.create_database("db").unwrap();
