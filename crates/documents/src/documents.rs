@@ -423,7 +423,7 @@ impl Documents {
         drop(open);
         drop(changing);
         if let Some(_building) = found.upkeep().try_build() {
-            // What stops it leaves it for the next open; queries do without.
+            // After an error the next open builds it; queries do without.
             let _ = self.build(&found);
         }
         Ok(found)
@@ -539,7 +539,7 @@ impl Documents {
         });
         drop(changing);
         let building = container.upkeep().build();
-        // What stops it leaves it for the next open or replacement; queries do without.
+        // After an error the next open or replacement builds it; queries do without.
         let _ = self.build(&container);
         drop(building);
         Ok(container)

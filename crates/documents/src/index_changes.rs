@@ -11,7 +11,7 @@ use crate::indexes::{Indexes, covers, entries_name, record_key};
 use crate::key_range::KeyRange;
 use crate::resource_id::ResourceId;
 
-/// What the catalog and the engine have of the indexes of containers.
+/// The indexes of containers in the catalog and the engine.
 pub struct IndexCatalog<'d> {
     pub engine: &'d ebbtide::Database,
     pub catalog: &'d ebbtide::Container,
