@@ -194,7 +194,7 @@ struct Play<'a> {
     live: BTreeMap<Vec<u8>, Option<Live>>,
     /// The bodies of those that were there before.
     before: BTreeMap<Vec<u8>, Bytes>,
-    /// What the batch writes last to each key: a body and its ttl, or that there is none.
+    /// The last write of the batch to each key: a body and its ttl, or a delete.
     written: BTreeMap<Vec<u8>, Option<(Bytes, Ttl)>>,
 }
 

@@ -149,14 +149,16 @@ impl Documents {
     pub fn with(engine: ebbtide::Database) -> Result<Documents> {
         let options = ContainerOptions::new().default_ttl(DefaultTtl::NoDefault);
         let catalog = engine.container_with(CATALOG, options.or_keep())?;
-        Ok(Documents {
+        let documents = Documents {
             shared: Arc::new(Shared {
                 engine,
                 catalog,
                 open: RwLock::default(),
                 changing: Mutex::default(),
             }),
-        })
+        };
+        documents.indexes().forget_where_none_are_kept()?;
+        Ok(documents)
     }
 
     /// The database of the engine.
@@ -421,7 +423,7 @@ impl Documents {
         drop(open);
         drop(changing);
         if let Some(_building) = found.upkeep().try_build() {
-            // What stops it leaves it for the next open; queries do without.
+            // After an error the next open builds it; queries do without.
             let _ = self.build(&found);
         }
         Ok(found)
@@ -537,7 +539,7 @@ impl Documents {
         });
         drop(changing);
         let building = container.upkeep().build();
-        // What stops it leaves it for the next open or replacement; queries do without.
+        // After an error the next open or replacement builds it; queries do without.
         let _ = self.build(&container);
         drop(building);
         Ok(container)

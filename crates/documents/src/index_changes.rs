@@ -1,6 +1,6 @@
 //! Changes of the indexes of a container in the catalog, each a part of a batch. The invariants are those of indexes.rs.
 
-use ebbtide::{Batch, ContainerOptions, DefaultTtl, Expect};
+use ebbtide::{Batch, ContainerOptions, DefaultTtl, Expect, Quota, WhenFull};
 
 use crate::body::MemberPath;
 use crate::catalog::damaged;
@@ -8,19 +8,41 @@ use crate::definition::{ContainerDefinition, MAX_INDEXES};
 use crate::entry;
 use crate::error::Result;
 use crate::indexes::{Indexes, covers, entries_name, record_key};
+use crate::key_range::KeyRange;
 use crate::resource_id::ResourceId;
 
-/// What the catalog and the engine have of the indexes of containers.
+/// The indexes of containers in the catalog and the engine.
 pub struct IndexCatalog<'d> {
     pub engine: &'d ebbtide::Database,
     pub catalog: &'d ebbtide::Container,
 }
 
 impl IndexCatalog<'_> {
+    /// Whether there are indexes: the quota of the whole database may end an entry before its document.
+    fn are_kept(&self) -> bool {
+        let expires = |quota: Quota| quota.when_full == WhenFull::ExpireSoonest;
+        !self.engine.quota().is_some_and(expires)
+    }
+
+    /// Lets all indexes go where none are kept.
+    pub fn forget_where_none_are_kept(&self) -> Result<()> {
+        if self.are_kept() {
+            return Ok(());
+        }
+        let mut batch = Batch::new();
+        for key in self.catalog.keys(KeyRange::of_prefix(b"i".to_vec())) {
+            let rid = ResourceId::from_bytes(&key?[1..])?;
+            self.forget(&mut batch, rid)?;
+        }
+        if !batch.is_empty() {
+            self.engine.commit(&batch)?;
+        }
+        Ok(())
+    }
+
     /// The paths of which a definition has indexes here.
     pub fn paths_of(&self, definition: &ContainerDefinition) -> Vec<MemberPath> {
-        let quota = self.engine.quota();
-        if quota.is_some_and(|quota| quota.when_full == ebbtide::WhenFull::ExpireSoonest) {
+        if !self.are_kept() {
             return vec![];
         }
         let mut paths = definition.indexing.member_paths();

@@ -27,8 +27,9 @@
 //!    over one database of the engine does not see this lock.
 //! 6. No number is given twice as long as the container of entries stands.
 //!
-//! Not prevented: an operator who raises the default of the documents' container in the milliseconds in which a replacement
-//! changes it too. Of the documents that would have ended in these an entry can be missing.
+//! Not prevented: what somebody changes in the container of entries by itself; a program that opens the folder with such a
+//! quota, and not its documents; and an operator who raises the default of the documents' container in the milliseconds
+//! in which a replacement changes it too: of those that would have ended in these an entry can be missing.
 //!
 //! [`Documents`]: crate::Documents
 

@@ -25,7 +25,7 @@ use ebbtide::{Bytes, Snapshot, View};
 use crate::catalog::CATALOG;
 use crate::container::Container;
 use crate::entry::{self, NUMBER_LEN};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::indexes::{Index, Indexes, covers, entries_name, record_key};
 use crate::key_range::{KeyRange, any_contains};
 use crate::query::{BoundQuery, ValueRange};
@@ -92,6 +92,14 @@ fn is_complete(container: &Container, indexes: &Indexes) -> bool {
     let default = container.items().default_ttl();
     let entries = indexes.entries();
     entries.is_some_and(|entries| covers(entries.default_ttl(), default))
+}
+
+/// Nothing, where the container of the entries was dropped meanwhile, with the last index.
+fn unless_dropped<T>(read: Result<Option<T>>) -> Result<Option<T>> {
+    match read {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        read => read,
+    }
 }
 
 /// How many there are in ranges, up to a bound.
@@ -196,6 +204,16 @@ impl IndexView<'_> {
         most: usize,
         begin: impl FnOnce() -> Reader<'l>,
     ) -> Result<Option<Reading>> {
+        unless_dropped(self.read_candidates(query, ranges, most, begin))
+    }
+
+    fn read_candidates<'l>(
+        &self,
+        query: &BoundQuery,
+        ranges: &[KeyRange],
+        most: usize,
+        begin: impl FnOnce() -> Reader<'l>,
+    ) -> Result<Option<Reading>> {
         let Some(candidates) = self.candidates(query, ranges, most.clamp(SOME, MOST))? else {
             return Ok(None);
         };
@@ -270,11 +288,11 @@ impl IndexView<'_> {
         };
         let values = entry::ranges(number, &query.condition(&path));
         let after = after.map(|after| [&number.to_be_bytes(), after].concat());
-        let step = match descends {
-            true => walk.down(values, after)?,
-            false => walk.up(values, after)?,
-        };
-        let is_done = step != Step::GiveUp && self.is_complete();
+        let step = unless_dropped(match descends {
+            true => walk.down(values, after).map(Some),
+            false => walk.up(values, after).map(Some),
+        })?;
+        let is_done = step.is_some_and(|step| step != Step::GiveUp) && self.is_complete();
         Ok(is_done.then(|| walk.reader.finish()))
     }
 }

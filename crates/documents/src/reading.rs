@@ -49,7 +49,7 @@ pub struct Reading {
     first_end: Option<SystemTime>,
 }
 
-/// What documents are pushed into, if any are.
+/// A reading, or none.
 pub trait Ends {
     /// The first end of a document that was pushed.
     fn first_end(&self) -> Option<SystemTime>;

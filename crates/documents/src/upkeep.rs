@@ -75,7 +75,7 @@ impl Container {
         let of_items = Vec::from_iter(of_items);
         let put = |only: Option<usize>, ttl: &dyn Fn(&Item) -> Ttl| {
             let mut batch = Batch::new();
-            // What says that they are whole is durable after all of them.
+            // The record that they are whole is durable after all of them.
             batch.durability(Durability::Buffered);
             for (at, item) in items.iter().enumerate() {
                 if only.is_none_or(|only| only == at) {

@@ -10,7 +10,7 @@ use super::scan::{Paths, Span};
 use super::value::Value;
 use crate::body::MemberPath;
 
-/// What a document has at a path.
+/// The value of a document at a path.
 #[derive(Clone, Debug, PartialEq)]
 pub enum IndexValue<'a> {
     Undefined,

@@ -102,7 +102,7 @@ fn shown(documents: &Documents) -> String {
                 container.items().default_ttl()
             );
             names.push(container.rid().to_string());
-            // Whoever opens it builds the indexes that are not whole.
+            // Opening it builds the indexes that are not whole.
             let id = &container.definition().id;
             let indexes = documents.container(&database.id, id).unwrap().indexes();
             assert_eq!(indexes.len(), container.definition().indexing.paths().len());

@@ -1,8 +1,9 @@
 //! Indexes by name: what a query answers by one is what a scan answers, row by row, whatever was written, ended, commanded,
 //! replaced, killed before. A scan is had by a condition and an order of the same meaning that no index serves.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ebbtide::internals::Sim;
@@ -279,8 +280,8 @@ impl World {
                 let other = random.pick(&IDS);
                 let second = self.body(key, other);
                 let operations = [
-                    BatchOperation::Upsert(body, none.clone()),
-                    BatchOperation::Upsert(second, none.clone()),
+                    BatchOperation::Upsert(body, none),
+                    BatchOperation::Upsert(second, none),
                     BatchOperation::Delete(id.into(), none),
                 ];
                 let most = 1 + self.random.below(3);
@@ -430,7 +431,7 @@ fn queries_go_by_an_index() {
         let rows = whole(&c, query);
         assert!(rows.is_empty() || rows == ["0"], "{query}");
     }
-    // What an index does not say is asked of the documents.
+    // The documents are asked where no index says it.
     for query in [
         "SELECT c.id FROM c WHERE c.a != 1",
         "SELECT c.id FROM c",
@@ -474,7 +475,7 @@ fn each_document_has_its_entries() {
     let again = Vec::from_iter(
         bodies
             .iter()
-            .map(|body| BatchOperation::Upsert(body.clone(), none.clone())),
+            .map(|body| BatchOperation::Upsert(body.clone(), none)),
     );
     c.batch(&key(), &again).unwrap();
     assert_eq!(entries.count(..).unwrap(), 2);
@@ -538,8 +539,9 @@ fn an_index_is_built_among_writers() {
     };
     (0..3_000).for_each(|n| upsert(n, n % 10));
     // The last ones that are built, which nobody writes again.
-    (5_000..5_100).for_each(|n| upsert(n, 77));
-    let is_over = AtomicBool::new(false);
+    (9_000..9_100).for_each(|n| upsert(n, 77));
+    let (is_over, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let found = Mutex::new(BTreeSet::new());
     std::thread::scope(|scope| {
         for at in 0..2 {
             let (is_over, upsert, c) = (&is_over, &upsert, &c);
@@ -555,20 +557,29 @@ fn an_index_is_built_among_writers() {
                 }
             });
         }
-        for policy in [
-            &["/a/?"][..],
-            &["/b/?", "/a/?"],
-            &["/b/?"],
-            &["/*"],
-            &["/a/?"],
-        ] {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let count = whole(&c, "SELECT VALUE COUNT(1) FROM c WHERE c.a = 77");
+                let first = whole(&c, "SELECT TOP 1 VALUE c.a FROM c ORDER BY c.a DESC");
+                reads.fetch_add(1, Ordering::Relaxed);
+                found.lock().unwrap().insert((count, first));
+            }
+        });
+        let replace = |policy: &[&str]| {
             documents
                 .replace_container("db", definition(policy, None))
                 .unwrap();
             assert!(c.indexes().iter().all(|(_, is_whole)| *is_whole));
+        };
+        while reads.load(Ordering::Relaxed) < 100 {
+            let policies = [&["/a/?"][..], &["/b/?", "/a/?"], &["/b/?"], &["/*"]];
+            policies.into_iter().for_each(replace);
         }
+        replace(&["/a/?"]);
         is_over.store(true, Ordering::Relaxed);
     });
+    let always = (vec!["100".to_owned()], vec!["77".to_owned()]);
+    assert_eq!(found.into_inner().unwrap(), BTreeSet::from([always]));
     for a in 0..11 {
         let by_index = whole(&c, &format!("SELECT * FROM c WHERE c.a = {a}"));
         let by_scan = whole(&c, &format!("SELECT * FROM c WHERE NOT (NOT (c.a = {a}))"));
@@ -631,6 +642,27 @@ fn a_default_that_an_operator_raises() {
     assert_eq!(whole(&c, query), ["\"1\""]);
     clock.advance(seconds(40));
     assert!(whole(&c, query).is_empty() && entries(&documents, &c).is_empty().unwrap());
+}
+
+/// An operator drops the entries: queries do without, and who opens the container makes them anew.
+#[test]
+fn entries_that_an_operator_drops() {
+    let (documents, _) = documents();
+    let c = documents
+        .create_container("db", definition(&["/a/?"], None))
+        .unwrap();
+    c.create(&key(), &body("1", ",\"a\":1")).unwrap();
+    let name = format!("{}#index", c.rid());
+    assert!(documents.engine().drop_container(&name).unwrap());
+    let query = "SELECT VALUE c.id FROM c WHERE c.a = 1";
+    assert_eq!(whole(&c, query), ["\"1\""]);
+    refused(c.create(&key(), &body("2", ",\"a\":1")), 404);
+    let again = Documents::with(documents.engine().clone()).unwrap();
+    let c = again.container("db", "c").unwrap();
+    assert_eq!(c.indexes(), [(vec!["a".to_owned()], true)]);
+    c.create(&key(), &body("2", ",\"a\":1")).unwrap();
+    assert_eq!(entries(&documents, &c).count(..).unwrap(), 2);
+    assert_eq!(whole(&c, query).len(), 2);
 }
 
 /// Entries whose documents a command has ended go while others write.
@@ -696,6 +728,12 @@ fn a_database_that_expires_what_ends_soonest_keeps_no_index() {
         .enumerate()
     {
         let documents = open(options);
+        let has_entries = documents
+            .engine()
+            .containers()
+            .iter()
+            .any(|name| name.ends_with("#index"));
+        assert!(!has_entries);
         let c = match round {
             0 => {
                 documents.create_database("db").unwrap();
@@ -740,7 +778,7 @@ fn pages_in_the_order_of_an_index() {
         let first = c.query(&text, &[], &all, &limits, None).unwrap();
         assert_eq!(first.rows, sorted[..3]);
         let from = first.continuation.as_ref();
-        // What was told goes; what comes in front is not told.
+        // A document that was told goes; one that comes in front is not told.
         let told: String = serde_json::from_str(&first.rows[0]).unwrap();
         c.delete(&key(), &told, &Conditions::none()).unwrap();
         let second = c.query(&text, &[], &all, &limits, from).unwrap();
