@@ -1,6 +1,6 @@
 //! Writes of one document: bodies, ids, partition keys, conditions, etags.
 
-use ebbtide::AtOnce;
+use ebbtide::{AtOnce, Version};
 use ebbtide_documents::{Conditions, ContainerDefinition, Etag, PartitionKey, Patch, ResourceId};
 
 use super::{body, container, documents, key, refused};
@@ -98,7 +98,6 @@ fn the_partition_key_is_that_of_the_document() {
     ] {
         assert_eq!(error.sub_status(), 1001, "{error}");
     }
-    refused(c.replace(&key(), "1", &body("2", ""), &none), 400);
     // One id in several partitions: absent, null and the rest are not the same.
     for json in [
         "[{}]", "[null]", "[true]", "[false]", "[0]", "[\"\"]", "[1.5]",
@@ -113,6 +112,35 @@ fn the_partition_key_is_that_of_the_document() {
         c.create(&key, body.as_bytes()).unwrap();
         assert_eq!(c.read(&key, "1").unwrap().body(), body.as_bytes());
     }
+}
+
+#[test]
+fn a_document_is_replaced_by_one_of_another_id() {
+    let (documents, clock) = documents();
+    let c = container(&documents, ",\"defaultTtl\":-1");
+    let none = Conditions::none();
+    let old = c.create(&key(), &body("old", ",\"ttl\":5")).unwrap();
+    c.create(&key(), &body("other", "")).unwrap();
+    // Nothing is done where the other id has a document, or the condition does not hold.
+    refused(c.replace(&key(), "old", &body("other", ""), &none), 409);
+    refused(c.replace(&key(), "none", &body("new", ""), &none), 404);
+    let stale = Conditions::if_match(Version::from_u64(old.version.as_u64() + 1));
+    refused(c.replace(&key(), "old", &body("new", ""), &stale), 412);
+    assert_eq!(c.read(&key(), "old").unwrap().version, old.version);
+    refused(c.read(&key(), "new"), 404);
+    let current = Conditions::if_match(old.version);
+    let text = body("new", ",\"ttl\":7,\"n\":1");
+    let new = c.replace(&key(), "old", &text, &current).unwrap();
+    refused(c.read(&key(), "old"), 404);
+    let read = c.read(&key(), "new").unwrap();
+    assert_eq!((new.version, new.rid()), (read.version, read.rid()));
+    assert_eq!((new.body(), new.expires_at), (&text[..], read.expires_at));
+    assert!(new.version > old.version && new.rid() != old.rid());
+    // The document of the other id may have expired.
+    clock.advance(std::time::Duration::from_secs(7));
+    refused(c.replace(&key(), "new", &body("again", ""), &none), 404);
+    c.replace(&key(), "other", &body("new", ""), &none).unwrap();
+    assert_eq!(c.items().count(..).unwrap(), 1);
 }
 
 #[test]
