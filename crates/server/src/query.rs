@@ -1,22 +1,28 @@
 //! Queries, and the plans that SDKs ask for.
 //!
-//! With one partition there is nothing to merge: the plan says that the query is to be sent as it is to the whole range, and
-//! the server answers ORDER BY, aggregates, DISTINCT and OFFSET itself.
+//! SDKs merge nothing: the server answers ORDER BY, aggregates, DISTINCT and OFFSET itself. Of a container of one partition
+//! the plan says that the query is to be sent as it is to the whole range. Of one of several it says so where the rows of all
+//! partitions are those of the one behind those of the other; else it has the query sent to the first alone, with a mark in
+//! front by which that answers for all. A query that names a partition, without the mark, is of that one alone.
 
 use std::time::{Duration, Instant, SystemTime};
 
-use ebbtide_documents::query::{Flow, NoSystem, Query, ValueRange};
-use ebbtide_documents::{Container, QueryLimits, Scope};
+use ebbtide_documents::query::{Flow, NoSystem, Query, QueryInfo, ValueRange};
+use ebbtide_documents::{Container, PartitionKey, QueryLimits, Scope};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::items::session;
 use crate::lists::{continuation, continue_after, page};
+use crate::partitions::Range;
 use crate::places::Part;
 use crate::reply::{Answer, Failure, Reply};
 use crate::request::Request;
 use crate::state::State;
+use crate::within::Within;
 
+/// The mark of a query that is answered for all partitions.
+const OF_ALL: &str = "/* of all partitions */ ";
 /// Bytes of the rows of a page: what Cosmos DB answers at most.
 const PAGE_BYTES: usize = 4 << 20;
 /// A page is ended, or a query that cannot be cut refused, after so long.
@@ -67,13 +73,27 @@ fn body(request: &Request) -> Result<(String, Vec<(String, Value)>), Failure> {
     ))
 }
 
-pub(crate) fn plan(request: &Request) -> Answer {
-    let (text, _) = body(request)?;
-    Query::parse(&text)?;
+/// The plan of a query. A container of one partition has it as it is sent. One of several has the rows of each, one
+/// partition's behind the other's; where that is not the result, the first answers for all.
+pub(crate) fn plan(state: &State, request: &Request, container: &Container) -> Answer {
+    let (text, parameters) = body(request)?;
+    let query = Query::parse(&text)?;
+    let layout = state.partitions.layout(container);
+    let (mut top, mut rewritten, mut range) = (None, String::new(), Range::all());
+    if layout.count > 1 {
+        let query = query.bind(&parameters)?;
+        check_features(request, query.info())?;
+        match query.info().window {
+            None if query.is_streaming() => top = query.info().top,
+            _ => (rewritten, range) = (format!("{OF_ALL}{text}"), layout.range(0)),
+        }
+    }
     let plan = json!({
         "partitionedQueryExecutionInfoVersion": 2,
         "queryInfo": {
             "distinctType": "None",
+            "top": top,
+            "rewrittenQuery": rewritten,
             "groupByExpressions": [],
             "groupByAliases": [],
             "groupByAliasToAggregateType": {},
@@ -83,9 +103,23 @@ pub(crate) fn plan(request: &Request) -> Answer {
             "hasSelectValue": false,
             "hasNonStreamingOrderBy": false,
         },
-        "queryRanges": [{ "min": "", "max": "FF", "isMinInclusive": true, "isMaxInclusive": false }],
+        "queryRanges": [{ "min": range.from, "max": range.to, "isMinInclusive": true, "isMaxInclusive": false }],
     });
     Ok(Reply::json(200, plan.to_string()))
+}
+
+/// Refuses what the SDK says that it cannot merge, as Cosmos DB does: aggregates that are not all that is selected.
+fn check_features(request: &Request, info: &QueryInfo) -> Result<(), Failure> {
+    let has_others = !info.aggregates.is_empty() && !info.one_aggregate && !info.grouped;
+    let features = request.header("x-ms-cosmos-supported-query-features");
+    match features {
+        Some(features) if has_others && !features.contains("NonValueAggregate") => {
+            Err(Failure::bad_request(
+                "Of several partitions this SDK takes an aggregate as the one value that is selected: SELECT VALUE.",
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn limits(request: &Request) -> Result<QueryLimits, Failure> {
@@ -101,15 +135,31 @@ pub(crate) fn query(state: &State, request: &Request, container: &Container) -> 
     let began = Instant::now();
     let (text, parameters) = body(request)?;
     let limits = limits(request)?;
-    check_servable(
-        request,
-        &text,
-        &parameters,
-        &container.definition().partition_key,
-    )?;
+    let (text, is_of_all) = match text.strip_prefix(OF_ALL) {
+        Some(text) => (text.to_owned(), true),
+        None => (text, false),
+    };
+    let layout = state.partitions.layout(container);
+    if !is_of_all {
+        check_servable(request, &text, &parameters, container, layout.count)?;
+    }
     let rid = container.rid().to_string();
-    let (rows, next) = match state.places.part(container, request)? {
+    let part = match is_of_all {
+        true => Part::Of(PartitionKey::default()),
+        false => state.places.part(&layout, container, request)?,
+    };
+    let (rows, next) = match part {
         Part::Nothing => (of_nothing(&text, &parameters, state.now())?, None),
+        Part::Within(range) => {
+            let within = Within {
+                container,
+                layout,
+                range,
+                now: state.now(),
+            };
+            let (rows, next) = within.query(&text, &parameters, &limits, continuation(request)?)?;
+            (rows, next.map(|next| continue_after(&next)))
+        }
         Part::Of(key) => {
             let from = continuation(request)?;
             let page = container.query(
@@ -119,10 +169,10 @@ pub(crate) fn query(state: &State, request: &Request, container: &Container) -> 
                 &limits,
                 from.as_ref(),
             )?;
-            (page.rows, page.continuation)
+            let next = page.continuation.map(|next| continue_after(&next));
+            (page.rows, next)
         }
     };
-    let next = next.map(|next| continue_after(&next));
     let reply = page(&rid, "Documents", &rows, next);
     let reply = session(reply, state.documents.engine().last_version());
     let reply = reply.with_some(
@@ -133,14 +183,16 @@ pub(crate) fn query(state: &State, request: &Request, container: &Container) -> 
 }
 
 /// As Cosmos DB has it, a query of all partitions is one by intention: the request says so, or names a part, or the query
-/// names a partition key.
+/// names a partition key. Where there are several, it is asked of each, by its plan.
 fn check_servable(
     request: &Request,
     text: &str,
     parameters: &[(String, Value)],
-    paths: &[String],
+    container: &Container,
+    partitions: usize,
 ) -> Result<(), Failure> {
-    if is_of_all_by_intention(request)? {
+    let paths = &container.definition().partition_key;
+    if names_part(request)? || partitions == 1 && is_of_all_by_intention(request)? {
         return Ok(());
     }
     let keys = Query::parse(text)?
@@ -149,20 +201,25 @@ fn check_servable(
         .partition;
     match keys.first() {
         Some(ValueRange::OneOf(values)) if values.len() == 1 => Ok(()),
+        _ if is_of_all_by_intention(request)? => {
+            let message = "The container has several partitions: the query is to have a plan, and to be sent to each.";
+            Err(Failure::bad_request(message).sub_status(1004))
+        }
         _ => Err(crosses_partitions()),
     }
 }
 
 /// Whether the request names a part of the container, or all of it.
 pub(crate) fn is_of_all_by_intention(request: &Request) -> Result<bool, Failure> {
-    Ok(
-        request.is_true("x-ms-documentdb-query-enablecrosspartition")
-            || request.header("x-ms-start-epk").is_some()
-            || request
-                .header("x-ms-documentdb-partitionkeyrangeid")
-                .is_some()
-            || request.partition_key()?.is_some(),
-    )
+    Ok(request.is_true("x-ms-documentdb-query-enablecrosspartition") || names_part(request)?)
+}
+
+fn names_part(request: &Request) -> Result<bool, Failure> {
+    Ok(request.header("x-ms-start-epk").is_some()
+        || request
+            .header("x-ms-documentdb-partitionkeyrangeid")
+            .is_some()
+        || request.partition_key()?.is_some())
 }
 
 pub(crate) fn crosses_partitions() -> Failure {

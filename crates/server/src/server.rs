@@ -19,6 +19,7 @@ use crate::connection::accept;
 use crate::hosts::Hosts;
 use crate::limits::THREADS;
 use crate::notify::notify;
+use crate::offers;
 use crate::places::Places;
 use crate::state::{Figures, State};
 use crate::tls::Tls;
@@ -53,11 +54,14 @@ impl Server {
         let fails = |error: ebbtide_documents::Error| ServeError::new(error.to_string());
         let documents = Documents::with(engine.clone()).map_err(fails)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
+        let partitions =
+            offers::partitions(&engine).map_err(|error| ServeError::new(error.to_string()))?;
         let state = Arc::new(State {
             documents,
             key,
             hosts: Hosts::new(&config.hosts),
             clock,
+            partitions,
             places: Places::default(),
             figures: Figures::default(),
             most_connections: config.max_connections,
