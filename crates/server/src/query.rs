@@ -19,7 +19,7 @@ use crate::places::Part;
 use crate::reply::{Answer, Failure, Reply};
 use crate::request::Request;
 use crate::state::State;
-use crate::within::Within;
+use crate::within::{Within, across};
 
 /// The mark of a query that is answered for all partitions.
 const OF_ALL: &str = "/* of all partitions */ ";
@@ -131,49 +131,49 @@ fn limits(request: &Request) -> Result<QueryLimits, Failure> {
     })
 }
 
+/// What a query of a container is of.
+enum Asked {
+    /// The part that the request names, or all.
+    Part,
+    /// All, whatever the request names.
+    All,
+    /// Each partition, one by one.
+    Each,
+}
+
 pub(crate) fn query(state: &State, request: &Request, container: &Container) -> Answer {
     let began = Instant::now();
     let (text, parameters) = body(request)?;
-    let limits = limits(request)?;
-    let (text, is_of_all) = match text.strip_prefix(OF_ALL) {
-        Some(text) => (text.to_owned(), true),
-        None => (text, false),
-    };
     let layout = state.partitions.layout(container);
-    if !is_of_all {
-        check_servable(request, &text, &parameters, container, layout.count)?;
-    }
-    let rid = container.rid().to_string();
-    let part = match is_of_all {
-        true => Part::Of(PartitionKey::default()),
-        false => state.places.part(&layout, container, request)?,
+    let (text, asked) = match text.strip_prefix(OF_ALL) {
+        Some(text) => (text.to_owned(), Asked::All),
+        None => {
+            let asked = asked(request, &text, &parameters, container, layout.count)?;
+            (text, asked)
+        }
     };
-    let (rows, next) = match part {
-        Part::Nothing => (of_nothing(&text, &parameters, state.now())?, None),
-        Part::Within(range) => {
-            let within = Within {
-                container,
-                layout,
-                range,
-                now: state.now(),
+    let (rows, next) = match asked {
+        Asked::Part => {
+            let part = state.places.part(&layout, container, request)?;
+            of_part(state, request, container, &text, &parameters, part)?
+        }
+        Asked::All => {
+            let all = Part::Of(PartitionKey::default());
+            of_part(state, request, container, &text, &parameters, all)?
+        }
+        Asked::Each => {
+            let limits = limits(request)?;
+            let query = |number, rest| {
+                let range = layout.range(number);
+                let within = within(state, container, range);
+                within.query(&text, &parameters, &limits, rest)
             };
-            let (rows, next) = within.query(&text, &parameters, &limits, continuation(request)?)?;
+            let from = continuation(request)?.unwrap_or_default();
+            let (rows, next) = across(layout.count, query, from)?;
             (rows, next.map(|next| continue_after(&next)))
         }
-        Part::Of(key) => {
-            let from = continuation(request)?;
-            let page = container.query(
-                &text,
-                &parameters,
-                &Scope::partition(key),
-                &limits,
-                from.as_ref(),
-            )?;
-            let next = page.continuation.map(|next| continue_after(&next));
-            (page.rows, next)
-        }
     };
-    let reply = page(&rid, "Documents", &rows, next);
+    let reply = page(&container.rid().to_string(), "Documents", &rows, next);
     let reply = session(reply, state.documents.engine().last_version());
     let reply = reply.with_some(
         "x-ms-cosmos-index-utilization",
@@ -182,27 +182,62 @@ pub(crate) fn query(state: &State, request: &Request, container: &Container) -> 
     Ok(measured(request, reply, rows.len(), began.elapsed()))
 }
 
+fn within<'a>(state: &State, container: &'a Container, range: Range) -> Within<'a> {
+    Within {
+        container,
+        layout: state.partitions.layout(container),
+        range,
+        now: state.now(),
+    }
+}
+
+/// A page of rows, and where the next one goes on.
+fn of_part(
+    state: &State,
+    request: &Request,
+    container: &Container,
+    text: &str,
+    parameters: &[(String, Value)],
+    part: Part,
+) -> Result<(Vec<String>, Option<String>), Failure> {
+    let limits = limits(request)?;
+    Ok(match part {
+        Part::Nothing => (of_nothing(text, parameters, state.now())?, None),
+        Part::Within(range) => {
+            let within = within(state, container, range);
+            let (rows, next) = within.query(text, parameters, &limits, continuation(request)?)?;
+            (rows, next.map(|next| continue_after(&next)))
+        }
+        Part::Of(key) => {
+            let (scope, from) = (Scope::partition(key), continuation(request)?);
+            let page = container.query(text, parameters, &scope, &limits, from.as_ref())?;
+            let next = page.continuation.map(|next| continue_after(&next));
+            (page.rows, next)
+        }
+    })
+}
+
 /// As Cosmos DB has it, a query of all partitions is one by intention: the request says so, or names a part, or the query
-/// names a partition key. Where there are several, it is asked of each, by its plan.
-fn check_servable(
+/// names a partition key. Where there are several, one whose rows are those of each is answered; any other has a plan.
+fn asked(
     request: &Request,
     text: &str,
     parameters: &[(String, Value)],
     container: &Container,
     partitions: usize,
-) -> Result<(), Failure> {
-    let paths = &container.definition().partition_key;
-    if names_part(request)? || partitions == 1 && is_of_all_by_intention(request)? {
-        return Ok(());
+) -> Result<Asked, Failure> {
+    let is_of_all = is_of_all_by_intention(request)?;
+    if names_part(request)? || partitions == 1 && is_of_all {
+        return Ok(Asked::Part);
     }
-    let keys = Query::parse(text)?
-        .bind(parameters)?
-        .key_condition(paths)
-        .partition;
-    match keys.first() {
-        Some(ValueRange::OneOf(values)) if values.len() == 1 => Ok(()),
-        _ if is_of_all_by_intention(request)? => {
-            let message = "The container has several partitions: the query is to have a plan, and to be sent to each.";
+    let query = Query::parse(text)?.bind(parameters)?;
+    let keys = query.key_condition(&container.definition().partition_key);
+    let bounds = (query.info().top, query.info().window);
+    match keys.partition.first() {
+        Some(ValueRange::OneOf(values)) if values.len() == 1 => Ok(Asked::Part),
+        _ if is_of_all && query.is_streaming() && bounds == (None, None) => Ok(Asked::Each),
+        _ if is_of_all => {
+            let message = "The container has several partitions: this query is to have a plan, and to be sent to each.";
             Err(Failure::bad_request(message).sub_status(1004))
         }
         _ => Err(crosses_partitions()),

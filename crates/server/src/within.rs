@@ -4,10 +4,9 @@
 //! A page of a query without ORDER BY, DISTINCT, aggregates and GROUP BY goes on behind the last document that was read; any
 //! other is run anew for each page. Unlike a query of a partition key, or of all, one of many documents is not of one moment.
 
-use std::borrow::Cow;
 use std::time::{Instant, SystemTime};
 
-use ebbtide_documents::query::{BoundQuery, Execution, Flow, Progress, Query, System};
+use ebbtide_documents::query::{BoundQuery, Execution, Flow, Progress, Query};
 use ebbtide_documents::{
     ChangeFeedPage, ChangeStart, ChangeStartAt, Container, Continuation, Document, Page,
     QueryLimits, Scope,
@@ -41,24 +40,27 @@ pub(crate) struct Rest {
     told: usize,
 }
 
-struct Properties<'a>(&'a Document);
+/// Where a query of all partitions goes on, one by one.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Across {
+    partition: usize,
+    rest: Option<Rest>,
+}
 
-impl System for Properties<'_> {
-    fn rid(&self) -> Cow<'_, str> {
-        self.0.rid().to_string().into()
+/// A page of the rows of a query of all partitions: of one of them, which may have none.
+pub(crate) fn across(
+    partitions: usize,
+    query: impl FnOnce(usize, Option<Rest>) -> Result<(Vec<String>, Option<Rest>), Failure>,
+    from: Across,
+) -> Result<(Vec<String>, Option<Across>), Failure> {
+    if from.partition >= partitions {
+        let message = "The continuation is not of this query.";
+        return Err(Failure::bad_request(message));
     }
-
-    fn self_link(&self) -> Cow<'_, str> {
-        self.0.self_link().into()
-    }
-
-    fn etag(&self) -> Cow<'_, str> {
-        self.0.etag().into()
-    }
-
-    fn ts(&self) -> u64 {
-        self.0.ts()
-    }
+    let (rows, rest) = query(from.partition, from.rest)?;
+    let partition = from.partition + usize::from(rest.is_none());
+    let next = Across { partition, rest };
+    Ok((rows, (partition < partitions).then_some(next)))
 }
 
 impl Within<'_> {
@@ -128,7 +130,7 @@ impl Within<'_> {
 
     /// Pushes a document that is of the part.
     fn push(&self, execution: &mut Execution, document: &Document) -> Result<Flow, Failure> {
-        Ok(execution.push(document.body(), &Properties(document))?)
+        Ok(execution.push(document.body(), document)?)
     }
 
     fn stream(

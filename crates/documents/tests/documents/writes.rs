@@ -254,8 +254,25 @@ fn a_patch_with_a_condition() {
         );
     }
     refused(c.patch(&key(), "1", &patch, &Conditions::none()), 412);
-    let wrong = patch.clone().with_condition("from c where");
-    refused(c.patch(&key(), "1", &wrong, &Conditions::none()), 400);
+    for wrong in [
+        "from c where",
+        "",
+        "where true",
+        ", 2 from c",
+        "from c where true order by c.n",
+        "from c offset 0 limit 1",
+        "from c group by c.n",
+    ] {
+        let wrong = patch.clone().with_condition(wrong);
+        refused(c.patch(&key(), "1", &wrong, &Conditions::none()), 400);
+    }
+    for wrong in ["/m~", "/m~2n", "/a/~/b"] {
+        let wrong = format!("[{{\"op\":\"set\",\"path\":\"{wrong}\",\"value\":1}}]");
+        assert_eq!(
+            Patch::from_json(wrong.as_bytes()).unwrap_err().status(),
+            400
+        );
+    }
     let by_system = patch.with_condition("from c where c._ts > 0 and c.id = '1'");
     c.patch(&key(), "1", &by_system, &Conditions::none())
         .unwrap();
