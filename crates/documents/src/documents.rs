@@ -537,7 +537,12 @@ impl Documents {
                 ));
             }
             self.require(batch, item.key(), Some(&item));
-            batch.create_container(old.rid().to_string(), options(&definition)?.or_change());
+            let mut options = options(&definition)?;
+            if let Some(quota) = old.items().quota() {
+                // What is done where it is full is no member of a definition: an operator's word stays.
+                options = options.when_full(quota.when_full);
+            }
+            batch.create_container(old.rid().to_string(), options.or_change());
             let record = container_record(old.rid(), &definition);
             batch.put_with_ttl(self.catalog(), item.key(), record, Ttl::Never);
             Ok(())

@@ -15,6 +15,8 @@ use crate::{batch, changes, query};
 
 /// The header by which a read restarts the countdown of what it reads.
 const TOUCH: &str = "x-ebbtide-touch";
+/// A thread that others wait for works on a body of so many bytes for some microseconds.
+const LARGEST_AT_ONCE: usize = 16 << 10;
 
 pub(crate) fn documents(state: &State, request: &Request, database: &str, id: &str) -> Answer {
     let container = state.documents.container(database, id)?;
@@ -66,24 +68,72 @@ fn write(state: &State, request: &Request, container: &Container, database: &str
         Some(key) => key,
         None => container.partition_key_of(&request.body)?,
     };
-    let (document, created) = if request.is_true("x-ms-documentdb-is-upsert") {
+    let (document, created) = if is_upsert(request) {
         container.upsert(&key, &request.body, &request.conditions()?)?
     } else {
         (container.create(&key, &request.body)?, true)
     };
+    Ok(write_reply(
+        state, request, container, database, &document, created,
+    ))
+}
+
+fn is_upsert(request: &Request) -> bool {
+    request.is_true("x-ms-documentdb-is-upsert")
+}
+
+/// The answer to a write of one document that is not large, where nothing has to be waited for.
+pub(crate) fn write_at_once(
+    state: &State,
+    request: &Request,
+    database: &str,
+    coll: &str,
+) -> Option<Answer> {
+    if request.method != hyper::Method::POST
+        || request.body.len() > LARGEST_AT_ONCE
+        || query::is_plan(request)
+        || query::is_query(request)
+        || request.is_true("x-ms-cosmos-is-batch-request")
+    {
+        return None;
+    }
+    let container = state.documents.container(database, coll).ok()?;
+    let key = request.partition_key().ok()??;
+    let written = if is_upsert(request) {
+        container.try_upsert(&key, &request.body, &request.conditions().ok()?)
+    } else {
+        let created = container.try_create(&key, &request.body);
+        created.map(|created| match created {
+            AtOnce::Ready(document) => AtOnce::Ready((document, true)),
+            AtOnce::WouldWait => AtOnce::WouldWait,
+        })
+    };
+    match written {
+        Ok(AtOnce::Ready((document, created))) => {
+            let reply = write_reply(state, request, &container, database, &document, created);
+            Some(Ok(of_partition(state, request, &container, reply)))
+        }
+        Ok(AtOnce::WouldWait) => None,
+        Err(error) => Some(Err(error.into())),
+    }
+}
+
+fn write_reply(
+    state: &State,
+    request: &Request,
+    container: &Container,
+    database: &str,
+    document: &Document,
+    created: bool,
+) -> Reply {
     let status = if created { 201 } else { 200 };
     let body = if request.is_minimal() {
         Vec::new()
     } else {
-        body(&document)
+        body(document)
     };
-    Ok(described(
-        state,
-        Reply::json(status, body),
-        &document,
-        container,
-        database,
-    ))
+    let reply = Reply::json(status, body);
+    described(state, reply, document, container, database)
 }
 
 pub(crate) fn document(
@@ -238,11 +288,12 @@ fn described(
 
 /// With the place of the container, by which SDKs keep session tokens.
 fn placed(state: &State, reply: Reply, container: &Container, database: &str) -> Reply {
-    let names_database = state
-        .documents
-        .database(database)
-        .map(|database| database.id);
-    let database = names_database.unwrap_or_else(|_| database.to_string());
+    // It is an id, unless it reads as a `_rid`.
+    let found = match database.parse::<ResourceId>() {
+        Ok(_) => state.documents.database(database).ok(),
+        Err(_) => None,
+    };
+    let database = found.map_or_else(|| database.to_string(), |database| database.id);
     reply
         .with(
             "x-ms-alt-content-path",

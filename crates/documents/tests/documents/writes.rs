@@ -1,6 +1,6 @@
 //! Writes of one document: bodies, ids, partition keys, conditions, etags.
 
-use ebbtide::{AtOnce, Version};
+use ebbtide::{AtOnce, Version, WhenFull};
 use ebbtide_documents::{Conditions, ContainerDefinition, Etag, PartitionKey, Patch, ResourceId};
 
 use super::{body, container, documents, key, refused};
@@ -141,6 +141,42 @@ fn a_document_is_replaced_by_one_of_another_id() {
     refused(c.replace(&key(), "new", &body("again", ""), &none), 404);
     c.replace(&key(), "other", &body("new", ""), &none).unwrap();
     assert_eq!(c.items().count(..).unwrap(), 1);
+}
+
+#[test]
+fn writes_without_waiting_are_those_that_wait() {
+    let (documents, clock) = documents();
+    let c = container(&documents, ",\"defaultTtl\":-1");
+    let none = Conditions::none();
+    let first = c.try_create(&key(), &body("1", ",\"ttl\":5")).unwrap();
+    let AtOnce::Ready(first) = first else {
+        unreachable!("nothing is there")
+    };
+    let read = c.read(&key(), "1").unwrap();
+    assert_eq!(
+        (first.version, first.expires_at),
+        (read.version, read.expires_at)
+    );
+    assert_eq!(
+        c.try_create(&key(), &body("1", "")).unwrap_err().status(),
+        409
+    );
+    let stale = Conditions::if_match(Version::from_u64(first.version.as_u64() + 1));
+    let refused = c.try_upsert(&key(), &body("1", ""), &stale).unwrap_err();
+    assert_eq!(refused.status(), 412);
+    let other = c.try_upsert(&PartitionKey::from("x"), &body("1", ""), &none);
+    assert_eq!(other.unwrap_err().sub_status(), 1001);
+    for (id, is_new) in [("1", false), ("2", true)] {
+        let text = body(id, ",\"n\":2,\"ttl\":7");
+        let Ok(AtOnce::Ready((written, created))) = c.try_upsert(&key(), &text, &none) else {
+            unreachable!("it is in memory")
+        };
+        assert_eq!((written.body(), created), (&text[..], is_new));
+        assert_eq!(c.read(&key(), id).unwrap().version, written.version);
+    }
+    clock.advance(std::time::Duration::from_secs(7));
+    let again = c.try_create(&key(), &body("1", "")).unwrap();
+    assert!(matches!(again, AtOnce::Ready(_)), "it had expired");
 }
 
 #[test]
@@ -295,6 +331,15 @@ fn a_full_container_refuses() {
         (403, 1014),
         "{refusal}"
     );
+    // What an operator has set stays when the definition is replaced.
+    let mut quota = c.items().quota().unwrap();
+    quota.when_full = WhenFull::ExpireSoonest;
+    c.items().set_quota(Some(quota)).unwrap();
+    let mut bounded = ContainerDefinition::new("c", "/p");
+    bounded.max_live_bytes = Some(5_000);
+    documents.replace_container("db", bounded).unwrap();
+    quota.max_live_bytes = 5_000;
+    assert_eq!(c.items().quota(), Some(quota));
     let unbounded = ContainerDefinition::new("c", "/p");
     documents.replace_container("db", unbounded).unwrap();
     c.create(
