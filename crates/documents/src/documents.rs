@@ -539,7 +539,7 @@ impl Documents {
             self.require(batch, item.key(), Some(&item));
             let mut options = options(&definition)?;
             if let Some(quota) = old.items().quota() {
-                // What is done where it is full is no member of a definition: an operator's word stays.
+                // A definition does not say what is done where it is full: the word of an operator stays.
                 options = options.when_full(quota.when_full);
             }
             batch.create_container(old.rid().to_string(), options.or_change());

@@ -131,7 +131,7 @@ fn limits(request: &Request) -> Result<QueryLimits, Failure> {
     })
 }
 
-/// What a query of a container is of.
+/// The documents that a query is of.
 enum Asked {
     /// The part that the request names, or all.
     Part,

@@ -224,7 +224,7 @@ pub fn serve(config: &Config, told: impl FnOnce(&str)) -> Result<(), ServeError>
     };
     let (socket, mut config) = (socket().map_err(fails)?, config.clone());
     if let Some(socket) = &socket {
-        // What is asked of an address counts for this one.
+        // The rules for an address count for this one.
         config.http = socket.local_addr().map_err(fails)?;
     }
     let server = Server::start_on(socket, &config)?;

@@ -331,7 +331,7 @@ fn a_full_container_refuses() {
         (403, 1014),
         "{refusal}"
     );
-    // What an operator has set stays when the definition is replaced.
+    // The setting of an operator stays when the definition is replaced.
     let mut quota = c.items().quota().unwrap();
     quota.when_full = WhenFull::ExpireSoonest;
     c.items().set_quota(Some(quota)).unwrap();

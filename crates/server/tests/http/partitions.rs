@@ -50,7 +50,7 @@ fn rows(client: Client, query: &str, partition: &str) -> Vec<Value> {
     }
 }
 
-/// What an SDK makes of a plan: the query is sent to each partition of its ranges, the rows one behind the other.
+/// An SDK that goes by a plan: the query is sent to each partition of its ranges, the rows one behind the other.
 fn by_plan(client: Client, query: &str) -> Vec<Value> {
     let plan = ("x-ms-cosmos-is-query-plan-request", "True");
     let plan = ask(client, query, &[plan]).json();
