@@ -13,6 +13,15 @@ use ebbtide::internals::{
 use ebbtide::{Compression, Result};
 use ebbtide_fuzz::TARGETS;
 
+/// The targets in documents/.
+const OF_DOCUMENTS: [&str; 5] = [
+    "document_query",
+    "document_patch",
+    "document_path",
+    "document_partition_key",
+    "document_continuation",
+];
+
 const NOW: u64 = 1_772_366_400_000;
 
 fn main() -> Result<()> {
@@ -46,10 +55,14 @@ fn main() -> Result<()> {
     let moment = [&[3][..], &(NOW + 60_000).to_le_bytes()].concat();
     seeds.extend(LEDGERS.map(|json| ("ledger", [&moment, json.as_bytes()].concat())));
     seeds.extend(QUERIES.map(|query| ("document_query", query.into())));
+    seeds.extend(PATCHES.map(|patch| ("document_patch", patch.into())));
+    seeds.extend(PATHS.map(|path| ("document_path", path.into())));
+    seeds.extend(PARTITION_KEYS.map(|keys| ("document_partition_key", keys.into())));
+    seeds.extend(CONTINUATIONS.map(|from| ("document_continuation", from.into())));
     for name in TARGETS
         .map(|(name, _)| name)
         .into_iter()
-        .chain(["document_query"])
+        .chain(OF_DOCUMENTS)
     {
         let folder = Path::new("seeds").join(name);
         let _ = std::fs::remove_dir_all(&folder);
@@ -248,6 +261,51 @@ const QUERIES: [&str; 8] = [
     "SELECT VALUE SUBSTRING(REPLACE(UPPER(c.a), 'B', 'é'), 1, 2) FROM c OFFSET 0 LIMIT 9\0{\"a\":\"abcé\"}",
     "SELECT VALUE ARRAY_CONTAINS(c.a, {x: 1}, true) FROM c WHERE NOT IS_NULL(c.pk) OR c.id BETWEEN 'a' AND 'b'\0{\"a\":[{\"x\":1.0}]}",
     "SELECT (c.a + 1) * 2 - 3 / 4 % 5 AS n, [c.b, undefined], ARRAY_SLICE(c.a, -1) FROM c.d AS c\0{\"d\":{\"a\":[1]}}",
+];
+
+/// Patches, each with a document behind a zero byte.
+const PATCHES: [&str; 3] = [
+    concat!(
+        r#"[{"op":"set","path":"/a~1b/0","value":[1.50]},{"op":"incr","path":"/n","value":-2e1}]"#,
+        "\0",
+        r#"{"id":"1","pk":"a","a/b":[true],"n":3}"#
+    ),
+    concat!(
+        r#"{"operations":[{"op":"move","from":"/a/1","path":"/b"},{"op":"remove","path":"/c"}],"condition":"from c where c.n > 0"}"#,
+        "\0",
+        r#"{"id":"1","pk":null,"a":[0,{"x":1}],"c":"é","n":1}"#
+    ),
+    concat!(
+        r#"[{"op":"add","path":"/tags/-","value":"x"},{"op":"replace","path":"/d/e","value":null},{"op":"add","path":"/ttl","value":60}]"#,
+        "\0",
+        r#" { "id" : "2" , "tags" : [ ] , "d" : { "e" : 1 } } "#
+    ),
+];
+
+/// Paths, each with a document behind a zero byte.
+const PATHS: [&str; 4] = [
+    concat!(r#"/tenant"#, "\0", r#"{"id":"1","tenant":{"a":1}}"#),
+    concat!(r#"/a~1b/0"#, "\0", r#"{"id":"1","a/b":[1,2]}"#),
+    concat!(r#"/"a b"/c"#, "\0", r#"{"id":"1"}"#),
+    concat!(r#"/a/-"#, "\0", r#"{"id":"1","a":[]}"#),
+];
+
+/// Partition keys, two and two.
+const PARTITION_KEYS: [&str; 5] = [
+    concat!(r#"["a",null,1.5]"#, "\0", r#"["a",null,true]"#),
+    concat!(r#"[{}]"#, "\0", r#"[""]"#),
+    concat!(r#"[-0.0]"#, "\0", r#"[0]"#),
+    concat!(r#"["a\u0000b"]"#, "\0", r#"["a"]"#),
+    concat!(r#"[1e300,false,"é"]"#, "\0", r#"[]"#),
+];
+
+/// Members of continuations, behind what is asked.
+const CONTINUATIONS: [&str; 5] = [
+    concat!(r#"l"#, "\0", r#"{}"#),
+    concat!(r#"q"#, "\0", r#"{"after":"","skipped":1,"emitted":1}"#),
+    concat!(r#"o"#, "\0", r#"{"told":3}"#),
+    concat!(r#"l"#, "\0", r#"{"of":1,"after":"CGEAMQ"}"#),
+    concat!(r#"l"#, "\0", r#"{"after":"CWEAADI"}"#),
 ];
 
 const LINES: [&str; 6] = [

@@ -157,22 +157,27 @@ impl BatchOperation {
 enum Step<'a> {
     Create(Prepared),
     Upsert(Prepared, &'a Conditions),
-    Replace(Prepared, &'a Conditions),
+    /// With the key of the document that is replaced, which may have another id.
+    Replace(Vec<u8>, Prepared, &'a Conditions),
     Read(Vec<u8>, &'a Conditions),
     Delete(Vec<u8>, &'a Conditions),
     Patch(Vec<u8>, &'a Patch, &'a Conditions),
 }
 
 impl Step<'_> {
-    fn key(&self) -> &[u8] {
-        match self {
-            Step::Create(prepared) | Step::Upsert(prepared, _) | Step::Replace(prepared, _) => {
-                &prepared.key
-            }
-            Step::Read(key, _) | Step::Delete(key, _) | Step::Patch(key, ..) => key,
-        }
+    /// The keys of the documents that it is about.
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        let (first, second) = match self {
+            Step::Create(prepared) | Step::Upsert(prepared, _) => (&prepared.key, None),
+            Step::Replace(key, prepared, _) => (key, Some(&prepared.key)),
+            Step::Read(key, _) | Step::Delete(key, _) | Step::Patch(key, ..) => (key, None),
+        };
+        [first].into_iter().chain(second).map(Vec::as_slice)
     }
 }
+
+/// The result of steps that were tried: those of all, or the number of the one that was refused, and why.
+type Tried = std::result::Result<Vec<BatchResult>, (usize, Error)>;
 
 /// A live document, and the number of the write that made it, if the batch did.
 type Live = (Document, Option<usize>);
@@ -249,7 +254,25 @@ impl Container {
                 }
             }
         }
-        self.try_all(key, &steps, refused.as_ref(), operations.len())
+        Ok(match self.try_all(key, &steps, refused.as_ref())? {
+            Ok(results) => results,
+            Err((at, error)) => dependent(&error, at, operations.len()),
+        })
+    }
+
+    /// Replaces a document by one of another id.
+    pub(crate) fn replace_by(
+        &self,
+        key: &PartitionKey,
+        id: &str,
+        prepared: Prepared,
+        conditions: &Conditions,
+    ) -> Result<Document> {
+        let step = Step::Replace(self.key_of(key, id)?, prepared, conditions);
+        let tried = self.try_all(key, &[step], None)?;
+        let mut results = tried.map_err(|(_, error)| error)?;
+        let document = results.pop().and_then(|result| result.document);
+        document.ok_or_else(not_found)
     }
 
     fn step<'a>(&self, key: &PartitionKey, operation: &'a BatchOperation) -> Result<Step<'a>> {
@@ -259,7 +282,7 @@ impl Container {
                 Step::Upsert(self.prepare(key, body)?, conditions)
             }
             BatchOperation::Replace(id, body, conditions) => {
-                Step::Replace(self.prepare_as(key, id, body)?, conditions)
+                Step::Replace(self.key_of(key, id)?, self.prepare(key, body)?, conditions)
             }
             BatchOperation::Read(id, conditions) => Step::Read(self.key_of(key, id)?, conditions),
             BatchOperation::Delete(id, conditions) => {
@@ -278,8 +301,7 @@ impl Container {
         key: &PartitionKey,
         steps: &[Step<'_>],
         then: Option<&Error>,
-        operations: usize,
-    ) -> Result<Vec<BatchResult>> {
+    ) -> Result<Tried> {
         let mut tries = 1;
         let indexes = self.upkeep().hold();
         loop {
@@ -296,7 +318,7 @@ impl Container {
                     }
                 }
             }
-            let refused = refused.as_ref().or(then);
+            let refused = refused.or_else(|| then.cloned());
             play.add_entries(&indexes);
             let batch = if refused.is_some() {
                 &conditions
@@ -307,13 +329,13 @@ impl Container {
                 Ok(written) => {
                     self.sweep(&indexes);
                     return Ok(match refused {
-                        Some(error) => dependent(error, played.len(), operations),
-                        None => results(
+                        Some(error) => Err((played.len(), error)),
+                        None => Ok(results(
                             played,
                             play.batch.len(),
                             written.version(),
                             written.written_at(),
-                        ),
+                        )),
                     });
                 }
                 Err(error) if error.is_conflict() && tries < TRIES => {
@@ -371,20 +393,20 @@ impl<'a> Play<'a> {
         steps: &[Step<'_>],
     ) -> Result<Play<'a>> {
         let (mut batch, mut live, mut before) = (Batch::new(), BTreeMap::new(), BTreeMap::new());
-        for step in steps {
-            if live.contains_key(step.key()) {
+        for of_step in steps.iter().flat_map(Step::keys) {
+            if live.contains_key(of_step) {
                 continue;
             }
-            let item = container.items().item(step.key())?;
+            let item = container.items().item(of_step)?;
             let expect = item
                 .as_ref()
                 .map_or(Expect::Absent, |item| Expect::Version(item.version()));
-            batch.require(container.items(), step.key(), expect);
+            batch.require(container.items(), of_step, expect);
             let found = item.map(|item| container.of_item(item)).transpose()?;
             if let Some(found) = &found {
-                before.insert(step.key().to_vec(), found.body.clone());
+                before.insert(of_step.to_vec(), found.body.clone());
             }
-            live.insert(step.key().to_vec(), found.map(|document| (document, None)));
+            live.insert(of_step.to_vec(), found.map(|document| (document, None)));
         }
         Ok(Play {
             container,
@@ -431,8 +453,14 @@ impl<'a> Play<'a> {
                 conditions.check(version)?;
                 Ok(self.put(prepared, if version.is_some() { 200 } else { 201 }))
             }
-            Step::Replace(prepared, conditions) => {
-                self.expect(&prepared.key, conditions)?;
+            Step::Replace(key, prepared, conditions) => {
+                self.expect(key, conditions)?;
+                if *key != prepared.key {
+                    if self.found(&prepared.key).is_some() {
+                        return Err(conflict());
+                    }
+                    self.delete(key);
+                }
                 Ok(self.put(prepared, 200))
             }
             Step::Patch(key, patch, conditions) => {
@@ -442,9 +470,7 @@ impl<'a> Play<'a> {
             }
             Step::Delete(key, conditions) => {
                 self.expect(key, conditions)?;
-                self.batch.delete(self.container.items(), key);
-                self.live.insert(key.clone(), None);
-                self.written.insert(key.clone(), None);
+                self.delete(key);
                 Ok(Played {
                     status: 204,
                     document: None,
@@ -469,6 +495,12 @@ impl<'a> Play<'a> {
             document: (!is_known).then(|| document.clone()),
             write: *write,
         })
+    }
+
+    fn delete(&mut self, key: &[u8]) {
+        self.batch.delete(self.container.items(), key);
+        self.live.insert(key.to_vec(), None);
+        self.written.insert(key.to_vec(), None);
     }
 
     fn put(&mut self, prepared: &Prepared, status: u16) -> Played {

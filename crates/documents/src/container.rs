@@ -230,7 +230,7 @@ impl Container {
     }
 
     /// As [`Container::prepare`], of a body that is to be that of this id.
-    pub(crate) fn prepare_as(&self, key: &PartitionKey, id: &str, body: &[u8]) -> Result<Prepared> {
+    fn prepare_as(&self, key: &PartitionKey, id: &str, body: &[u8]) -> Result<Prepared> {
         let prepared = self.prepare(key, body)?;
         if prepared.id != id {
             let message = format!(
@@ -371,10 +371,12 @@ impl Container {
         Ok((document, before.is_none()))
     }
 
-    /// Replaces a document.
+    /// Replaces a document. The new one may have another id, and then another `_rid`: that of the call is free from the
+    /// same moment on.
     ///
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound), [`PreconditionFailed`](ErrorKind::PreconditionFailed),
+    /// [`Conflict`](ErrorKind::Conflict) where the other id has a document,
     /// [`BadRequest`](ErrorKind::BadRequest), [`RequestEntityTooLarge`](ErrorKind::RequestEntityTooLarge).
     pub fn replace(
         &self,
@@ -383,7 +385,10 @@ impl Container {
         body: &[u8],
         conditions: &Conditions,
     ) -> Result<Document> {
-        let prepared = self.prepare_as(key, id, body)?;
+        let prepared = self.prepare(key, body)?;
+        if prepared.id != id {
+            return self.replace_by(key, id, prepared, conditions);
+        }
         let (_, written) = self.put_if(&prepared, |found| {
             conditions.check(Some(found.ok_or_else(not_found)?))
         })?;

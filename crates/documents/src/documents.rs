@@ -520,7 +520,12 @@ impl Documents {
                 ));
             }
             self.require(batch, item.key(), Some(&item));
-            batch.create_container(old.rid().to_string(), options(&definition)?.or_change());
+            let mut options = options(&definition)?;
+            if let Some(quota) = old.items().quota() {
+                // A definition does not say what is done where it is full: the word of an operator stays.
+                options = options.when_full(quota.when_full);
+            }
+            batch.create_container(old.rid().to_string(), options.or_change());
             let paths = self.indexes().paths_of(&definition);
             let (rid, default) = (old.rid(), definition.default_ttl);
             self.indexes()

@@ -18,6 +18,8 @@ use crate::last_pass::{ChangeStart, ChangeStartAt, Rest};
 
 /// The keys that a pass keeps, if a page is no larger: some megabytes.
 const KEPT: usize = 16_384;
+/// A page ends with the document by which it has this many bytes.
+const PAGE_BYTES: usize = 4 << 20;
 
 /// A page of the latest versions of documents, in the order of versions.
 #[derive(Clone, Debug)]
@@ -53,7 +55,7 @@ pub struct EndsPage {
 }
 
 impl Container {
-    /// A page of up to `limit` documents, at least one, in the order of their versions: of each its latest version alone, and
+    /// A page of up to `limit` documents, at least one, and some 4 MiB, in the order of their versions: of each its latest version alone, and
     /// neither deletes nor ends. What was told stays told: a page is of documents as they are when it is made.
     ///
     /// ```
@@ -88,7 +90,20 @@ impl Container {
         let kept = self.last_pass().take(from);
         let is_of_now = kept.is_none();
         let mut rest = kept.map_or_else(|| self.pass(from, limit.max(KEPT)), Ok)?;
-        let page: Vec<_> = rest.found.drain(..limit.min(rest.found.len())).collect();
+        let (mut documents, mut bytes, mut read) = (vec![], 0, 0);
+        for (version, key) in rest.found.iter().take(limit) {
+            if bytes >= PAGE_BYTES {
+                break;
+            }
+            read += 1;
+            if let Some(item) = self.items().item(key)?
+                && item.version() == *version
+            {
+                bytes += item.value().len();
+                documents.push(self.of_item(item)?);
+            }
+        }
+        let page: Vec<_> = rest.found.drain(..read).collect();
         let version = match page.last() {
             Some((version, _)) if !rest.found.is_empty() => *version,
             _ => rest.up_to,
@@ -101,14 +116,6 @@ impl Container {
             let at = ChangeStartAt::After(version);
             rest.start = ChangeStart { at, ..from.clone() };
             self.last_pass().keep(rest);
-        }
-        let mut documents = Vec::with_capacity(page.len());
-        for (version, key) in page {
-            if let Some(item) = self.items().item(&key)?
-                && item.version() == version
-            {
-                documents.push(self.of_item(item)?);
-            }
         }
         Ok(ChangeFeedPage {
             documents,

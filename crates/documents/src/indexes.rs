@@ -255,6 +255,15 @@ impl Upkeep {
         self.current.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The same for one that does not wait; none while the indexes change.
+    pub fn try_hold(&self) -> Option<RwLockReadGuard<'_, Arc<Indexes>>> {
+        match self.current.try_read() {
+            Ok(held) => Some(held),
+            Err(TryLockError::Poisoned(held)) => Some(held.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// For a change of the indexes: until this is dropped, nobody writes.
     pub fn hold_all(&self) -> RwLockWriteGuard<'_, Arc<Indexes>> {
         self.current.write().unwrap_or_else(PoisonError::into_inner)

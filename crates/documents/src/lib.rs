@@ -53,7 +53,8 @@
 //! * A list, and the rows of a query without ORDER BY, are in the order of partition keys and ids.
 //! * No unique keys, stored procedures, triggers or user-defined functions.
 //!
-//! Nothing here is asynchronous; [`Container::try_read`] answers without waiting for the disk, or not at all.
+//! Nothing here is asynchronous; [`Container::try_read`], [`Container::try_create`] and
+//! [`Container::try_upsert`] answer without waiting for the disk, or not at all.
 
 mod error;
 mod resource_id;
@@ -74,6 +75,7 @@ mod indexes;
 mod container;
 mod upkeep;
 mod write;
+mod at_once;
 mod typed;
 mod batch;
 mod page;

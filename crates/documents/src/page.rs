@@ -207,6 +207,12 @@ impl Container {
         Ok(KeyRange::of_prefix(prefix))
     }
 
+    /// Where a list of everything goes on behind a document.
+    #[must_use]
+    pub fn after(&self, document: &Document) -> Continuation {
+        Continuation::after(Origin::of_list(self, &Scope::everything()), &document.key)
+    }
+
     /// A page of up to `limit` documents, at least one, and some 4 MiB, in the order of partition keys and ids. Each
     /// document is judged as it is read: one that has expired by then is not in the page.
     ///

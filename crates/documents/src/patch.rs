@@ -128,6 +128,9 @@ impl Patch {
             );
             return Err(Error::bad_request(message));
         }
+        if let Some(condition) = &self.condition {
+            crate::predicate::check(condition)?;
+        }
         self.operations.iter().try_for_each(PatchOperation::check)
     }
 
@@ -290,6 +293,13 @@ fn checked(path: &str) -> Result<Vec<String>> {
         ))
     };
     let names = path.strip_prefix('/').ok_or_else(wrong)?.split('/');
+    if path
+        .split('~')
+        .skip(1)
+        .any(|rest| !rest.starts_with(['0', '1']))
+    {
+        return Err(wrong());
+    }
     let names = names.map(|name| name.replace("~1", "/").replace("~0", "~"));
     let names: Vec<String> = names.collect();
     if names.iter().any(String::is_empty) {

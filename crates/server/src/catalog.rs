@@ -56,6 +56,7 @@ pub(crate) fn database(state: &State, request: &Request, id: &str) -> Answer {
             check_etag(request, &database.version.to_string())?;
             for container in state.documents.containers(&database.id)? {
                 offers::delete(state, &container.rid())?;
+                state.partitions.set(container.rid(), 1);
             }
             offers::delete(state, &database.rid)?;
             state.documents.delete_database(&database.id)?;
@@ -99,12 +100,16 @@ pub(crate) fn containers(state: &State, request: &Request, database: &str) -> An
             // Where the database has a throughput, its containers share that.
             let shares = offers::is_there(state, &database.rid)?;
             let offer = offer.or_else(|| (!shares).then(offers::smallest));
+            let divided = offer.map(offers::divided);
+            let partitions = divided.as_ref().map_or(1, |(_, count)| *count);
+            let offer = divided.map(|(offer, _)| offer);
             offers::create(
                 state,
                 offer,
                 &container.rid(),
                 &link(&database, Some(&container)),
             )?;
+            state.partitions.set(container.rid(), partitions);
             Ok(container_reply(state, 201, &container, request))
         }
         _ => Err(not_allowed()),
@@ -138,6 +143,7 @@ pub(crate) fn container(state: &State, request: &Request, database: &str, id: &s
         "DELETE" => {
             check_etag(request, etag(&container).trim_matches('"'))?;
             offers::delete(state, &container.rid())?;
+            state.partitions.set(container.rid(), 1);
             state
                 .documents
                 .delete_container(database, &container.definition().id)?;
@@ -187,7 +193,7 @@ fn container_reply(state: &State, status: u16, container: &Container, request: &
         .with_some("x-ms-resource-quota", wants_quota.then_some(quota))
 }
 
-/// The one partition of a container. SDKs ask until there is nothing new.
+/// The partitions of a container. SDKs ask until there is nothing new.
 pub(crate) fn ranges(state: &State, request: &Request, database: &str, id: &str) -> Answer {
     let container = state.documents.container(database, id)?;
     let rid = container.rid();
@@ -198,30 +204,33 @@ pub(crate) fn ranges(state: &State, request: &Request, database: &str, id: &str)
     {
         return Ok(Reply::empty(304).with("etag", etag));
     }
-    let own = [rid.as_bytes(), &[2, 0, 0, 0, 0, 0, 0, 0x50]].concat();
-    let own = ResourceId::from_bytes(&own)?;
     let link = member(&container, "_self").unwrap_or_default();
-    let range = json!({
-        "_rid": own.to_string(),
-        "id": "0",
-        "_etag": etag,
-        "minInclusive": "",
-        "maxExclusive": "FF",
-        "ridPrefix": 0,
-        "_self": format!("{link}pkranges/{own}/"),
-        "throughputFraction": 1,
-        "status": "online",
-        "parents": [],
-        "_ts": 0,
-        "_lsn": 1,
-    });
-    Ok(page(
-        &rid.to_string(),
-        "PartitionKeyRanges",
-        &[range.to_string()],
-        None,
-    )
-    .with("etag", etag))
+    let layout = state.partitions.layout(&container);
+    let rows: Result<Vec<String>, Failure> = (0..layout.count)
+        .map(|number| {
+            let of_range = (number as u64 + 2).to_le_bytes();
+            let own = [rid.as_bytes(), &of_range[..7], &[0x50]].concat();
+            let own = ResourceId::from_bytes(&own)?;
+            let range = layout.range(number);
+            let range = json!({
+                "_rid": own.to_string(),
+                "id": number.to_string(),
+                "_etag": etag,
+                "minInclusive": range.from,
+                "maxExclusive": range.to,
+                "ridPrefix": number,
+                "_self": format!("{link}pkranges/{own}/"),
+                "throughputFraction": 1.0 / layout.count as f64,
+                "status": "online",
+                "parents": [],
+                "_ts": 0,
+                "_lsn": 1,
+            });
+            Ok(range.to_string())
+        })
+        .collect();
+    let list = page(&rid.to_string(), "PartitionKeyRanges", &rows?, None);
+    Ok(list.with("etag", etag))
 }
 
 /// With one region for writes there are no conflicts.

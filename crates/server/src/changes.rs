@@ -16,6 +16,7 @@ use crate::places::Part;
 use crate::reply::{Answer, Failure, Reply};
 use crate::request::Request;
 use crate::state::State;
+use crate::within::Within;
 
 pub(crate) fn changes(state: &State, request: &Request, container: &Container) -> Answer {
     if request
@@ -26,10 +27,21 @@ pub(crate) fn changes(state: &State, request: &Request, container: &Container) -
         return Err(Failure::not_implemented(message));
     }
     let at = start(request)?;
-    let (documents, version) = match state.places.part(container, request)? {
+    let layout = state.partitions.layout(container);
+    let (documents, version) = match state.places.part(&layout, container, request)? {
         Part::Nothing => (Vec::new(), now_or(state, at)),
         Part::Of(partition_key) => {
             let page = container.changes(&ChangeStart { at, partition_key }, request.page()?)?;
+            (page.documents, page.version)
+        }
+        Part::Within(range) => {
+            let within = Within {
+                container,
+                layout,
+                range,
+                now: state.now(),
+            };
+            let page = within.changes(at, request.page()?)?;
             (page.documents, page.version)
         }
     };

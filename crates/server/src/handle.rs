@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::header::{AUTHORIZATION, HOST};
 use hyper::{HeaderMap, Method, Response, Uri};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -175,6 +175,10 @@ async fn whole(
                     "The bodies of the requests in progress fill the memory that they may have.",
                 )
             })?);
+            if whole.is_empty() && body.is_end_stream() {
+                // It came in one piece, as most do, and is not copied.
+                return Ok((data, permits));
+            }
             whole.extend_from_slice(&data);
         }
         match thrown_away {
@@ -196,6 +200,9 @@ fn at_once(state: &State, request: &Request) -> Option<Answer> {
     match &request.path.resource {
         Resource::Document(database, container, id) => {
             items::read_at_once(state, request, database, container, id)
+        }
+        Resource::Documents(database, container) => {
+            items::write_at_once(state, request, database, container)
         }
         Resource::Account if request.method == Method::GET => {
             Some(match page::is_asked_for(&request.headers) {

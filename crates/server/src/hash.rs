@@ -1,7 +1,6 @@
 //! Effective partition keys: the places of partition keys in the range from "" to "FF" that SDKs divide.
 //!
-//! A server of one partition needs them for one thing: SDKs name a partition of a change feed, or the partitions below a
-//! prefix, by a range of them.
+//! SDKs name a partition, the documents below a prefix, or any part of a container by a range of them.
 //!
 //! ```text
 //! version 2, one path      murmur3_128(values as bytes), its bytes turned around, the two top bits cleared, in hex
@@ -27,6 +26,23 @@ pub(crate) fn effective(values: &[Value], paths: usize, version: u64) -> String 
     } else {
         hashed(values)
     }
+}
+
+/// The place that has so many of so many equal parts of the range before it.
+pub(crate) fn boundary(number: u64, of: u64, version: u64) -> String {
+    if version == 1 {
+        let mut place = Vec::new();
+        write_number(((number << 32) / of) as f64, &mut place);
+        return hex(&place);
+    }
+    // Of 128 bits the two top ones are cleared.
+    let place = (1u128 << 126) / u128::from(of) * u128::from(number);
+    hex(&place.to_be_bytes())
+}
+
+/// A number that tells texts apart.
+pub(crate) fn digest(bytes: &[u8]) -> u32 {
+    murmur3_32(bytes)
 }
 
 fn hashed(values: &[Value]) -> String {

@@ -10,34 +10,49 @@ use crate::places::Part;
 use crate::reply::{Answer, Failure, Reply};
 use crate::request::Request;
 use crate::state::State;
+use crate::within::Within;
 use crate::{batch, changes, query};
 
 /// The header by which a read restarts the countdown of what it reads.
 const TOUCH: &str = "x-ebbtide-touch";
+/// A thread that others wait for works on a body of so many bytes for some microseconds.
+const LARGEST_AT_ONCE: usize = 16 << 10;
 
 pub(crate) fn documents(state: &State, request: &Request, database: &str, id: &str) -> Answer {
     let container = state.documents.container(database, id)?;
-    match request.method.as_str() {
+    let answer = match request.method.as_str() {
         "GET" if request.header("a-im").is_some() => changes::changes(state, request, &container),
         "GET" => list(state, request, &container),
-        "POST" if query::is_plan(request) => query::plan(request),
+        "POST" if query::is_plan(request) => query::plan(state, request, &container),
         "POST" if query::is_query(request) => query::query(state, request, &container),
         "POST" if request.is_true("x-ms-cosmos-is-batch-request") => {
             batch::batch(state, request, &container)
         }
         "POST" => write(state, request, &container, database),
         _ => Err(not_allowed()),
-    }
+    };
+    Ok(of_partition(state, request, &container, answer?))
 }
 
 fn list(state: &State, request: &Request, container: &Container) -> Answer {
     let rid = container.rid().to_string();
-    let (rows, next) = match state.places.part(container, request)? {
+    let layout = state.partitions.layout(container);
+    let (rows, next) = match state.places.part(&layout, container, request)? {
         Part::Nothing => (Vec::new(), None),
         Part::Of(key) => {
             let scope = ebbtide_documents::Scope::partition(key);
             let from = continuation(request)?;
             let page = container.list(&scope, request.page()?, from.as_ref())?;
+            (page.documents, page.continuation)
+        }
+        Part::Within(range) => {
+            let within = Within {
+                container,
+                layout,
+                range,
+                now: state.now(),
+            };
+            let page = within.list(request.page()?, continuation(request)?)?;
             (page.documents, page.continuation)
         }
     };
@@ -53,24 +68,72 @@ fn write(state: &State, request: &Request, container: &Container, database: &str
         Some(key) => key,
         None => container.partition_key_of(&request.body)?,
     };
-    let (document, created) = if request.is_true("x-ms-documentdb-is-upsert") {
+    let (document, created) = if is_upsert(request) {
         container.upsert(&key, &request.body, &request.conditions()?)?
     } else {
         (container.create(&key, &request.body)?, true)
     };
+    Ok(write_reply(
+        state, request, container, database, &document, created,
+    ))
+}
+
+fn is_upsert(request: &Request) -> bool {
+    request.is_true("x-ms-documentdb-is-upsert")
+}
+
+/// The answer to a write of one document that is not large, where nothing has to be waited for.
+pub(crate) fn write_at_once(
+    state: &State,
+    request: &Request,
+    database: &str,
+    coll: &str,
+) -> Option<Answer> {
+    if request.method != hyper::Method::POST
+        || request.body.len() > LARGEST_AT_ONCE
+        || query::is_plan(request)
+        || query::is_query(request)
+        || request.is_true("x-ms-cosmos-is-batch-request")
+    {
+        return None;
+    }
+    let container = state.documents.container(database, coll).ok()?;
+    let key = request.partition_key().ok()??;
+    let written = if is_upsert(request) {
+        container.try_upsert(&key, &request.body, &request.conditions().ok()?)
+    } else {
+        let created = container.try_create(&key, &request.body);
+        created.map(|created| match created {
+            AtOnce::Ready(document) => AtOnce::Ready((document, true)),
+            AtOnce::WouldWait => AtOnce::WouldWait,
+        })
+    };
+    match written {
+        Ok(AtOnce::Ready((document, created))) => {
+            let reply = write_reply(state, request, &container, database, &document, created);
+            Some(Ok(of_partition(state, request, &container, reply)))
+        }
+        Ok(AtOnce::WouldWait) => None,
+        Err(error) => Some(Err(error.into())),
+    }
+}
+
+fn write_reply(
+    state: &State,
+    request: &Request,
+    container: &Container,
+    database: &str,
+    document: &Document,
+    created: bool,
+) -> Reply {
     let status = if created { 201 } else { 200 };
     let body = if request.is_minimal() {
         Vec::new()
     } else {
-        body(&document)
+        body(document)
     };
-    Ok(described(
-        state,
-        Reply::json(status, body),
-        &document,
-        container,
-        database,
-    ))
+    let reply = Reply::json(status, body);
+    described(state, reply, document, container, database)
 }
 
 pub(crate) fn document(
@@ -81,8 +144,19 @@ pub(crate) fn document(
     id: &str,
 ) -> Answer {
     let container = state.documents.container(database, coll)?;
+    let reply = one(state, request, &container, database, id)?;
+    Ok(of_partition(state, request, &container, reply))
+}
+
+fn one(
+    state: &State,
+    request: &Request,
+    container: &Container,
+    database: &str,
+    id: &str,
+) -> Answer {
     let key = key(request)?;
-    let id = &by_id(&container, &key, id)?;
+    let id = &by_id(container, &key, id)?;
     let conditions = request.conditions()?;
     let document = match request.method.as_str() {
         "GET" => {
@@ -95,7 +169,7 @@ pub(crate) fn document(
                 state,
                 &conditions,
                 &document,
-                &container,
+                container,
                 database,
             ));
         }
@@ -105,7 +179,7 @@ pub(crate) fn document(
             container.delete(&key, id, &conditions)?;
             let reply = Reply::empty(204);
             let version = state.documents.engine().last_version();
-            return Ok(placed(state, session(reply, version), &container, database));
+            return Ok(placed(state, session(reply, version), container, database));
         }
         _ => return Err(not_allowed()),
     };
@@ -118,7 +192,7 @@ pub(crate) fn document(
         state,
         Reply::json(200, body),
         &document,
-        &container,
+        container,
         database,
     ))
 }
@@ -139,13 +213,8 @@ pub(crate) fn read_at_once(
     match container.try_read(&key, id) {
         Ok(AtOnce::Ready(document)) => {
             let conditions = request.conditions().ok()?;
-            Some(Ok(read_reply(
-                state,
-                &conditions,
-                &document,
-                &container,
-                database,
-            )))
+            let reply = read_reply(state, &conditions, &document, &container, database);
+            Some(Ok(of_partition(state, request, &container, reply)))
         }
         // Nothing of this id may be what a `_rid` names.
         Ok(AtOnce::WouldWait) | Err(_) => None,
@@ -219,11 +288,12 @@ fn described(
 
 /// With the place of the container, by which SDKs keep session tokens.
 fn placed(state: &State, reply: Reply, container: &Container, database: &str) -> Reply {
-    let names_database = state
-        .documents
-        .database(database)
-        .map(|database| database.id);
-    let database = names_database.unwrap_or_else(|_| database.to_string());
+    // It is an id, unless it reads as a `_rid`.
+    let found = match database.parse::<ResourceId>() {
+        Ok(_) => state.documents.database(database).ok(),
+        Err(_) => None,
+    };
+    let database = found.map_or_else(|| database.to_string(), |database| database.id);
     reply
         .with(
             "x-ms-alt-content-path",
@@ -237,6 +307,23 @@ pub(crate) fn session(reply: Reply, version: Version) -> Reply {
         .with("x-ms-session-token", format!("0:-1#{version}"))
         .with("lsn", version)
         .with("x-ms-documentdb-partitionkeyrangeid", 0)
+}
+
+/// With the number of the partition that the request is about, where there are several.
+fn of_partition(state: &State, request: &Request, container: &Container, reply: Reply) -> Reply {
+    if !state.partitions.are_several(container) {
+        return reply;
+    }
+    let number = state.partitions.layout(container).of_request(request);
+    let mut reply = reply;
+    for (name, value) in &mut reply.headers {
+        match (*name, value.strip_prefix("0:")) {
+            ("x-ms-session-token", Some(version)) => *value = format!("{number}:{version}"),
+            ("x-ms-documentdb-partitionkeyrangeid", _) => *value = number.to_string(),
+            _ => {}
+        }
+    }
+    reply
 }
 
 /// `POST .../operations/partitionkeydelete`: one range delete.

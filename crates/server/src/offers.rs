@@ -1,4 +1,5 @@
-//! Offers: the throughput that clients set. It is kept and told, and bounds nothing here.
+//! Offers: the throughput that clients set. It is kept and told, and bounds nothing here; the one that a container is created
+//! with says how many partitions it has.
 //!
 //! They are items of a container of the engine, `offers`: the `_rid` of their database or container, and the offer as JSON
 //! without `_etag`.
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::catalog::not_allowed;
 use crate::lists::{cut, page};
+use crate::partitions::{Partitions, of_throughput};
 use crate::query;
 use crate::reply::{Answer, Failure, Reply};
 use crate::request::Request;
@@ -15,9 +17,42 @@ use crate::state::State;
 
 /// The throughput of a container where nobody named one.
 const SMALLEST: u64 = 400;
+/// The container of the engine.
+const NAME: &str = "offers";
+
+/// The member of an offer's content that has the number of partitions, in an object; what an offer is changed to leaves it.
+const INFO: &str = "collectionThroughputInfo";
+
+/// The content of a container's offer with the number of partitions, where that is not one.
+pub(crate) fn divided(mut content: Value) -> (Value, usize) {
+    let most = &content["offerAutopilotSettings"]["maxThroughput"];
+    let throughput = most.as_u64().or(content["offerThroughput"].as_u64());
+    let count = of_throughput(throughput.unwrap_or(SMALLEST));
+    if count > 1 {
+        content[INFO] = json!({ "numPhysicalPartitions": count });
+    }
+    (content, count as usize)
+}
+
+/// The containers of several partitions.
+pub(crate) fn partitions(engine: &ebbtide::Database) -> ebbtide::Result<Partitions> {
+    let partitions = Partitions::default();
+    if !engine.containers().iter().any(|name| name == NAME) {
+        return Ok(partitions);
+    }
+    for item in &engine.container(NAME)? {
+        let offer: Value = serde_json::from_slice(item?.value()).unwrap_or_default();
+        let count = offer["content"][INFO]["numPhysicalPartitions"].as_u64();
+        let rid = offer["offerResourceId"].as_str().unwrap_or_default();
+        if let (Some(count), Ok(rid)) = (count, rid.parse()) {
+            partitions.set(rid, count as usize);
+        }
+    }
+    Ok(partitions)
+}
 
 fn kept(state: &State) -> Result<ebbtide::Container, Failure> {
-    Ok(state.documents.engine().container("offers")?)
+    Ok(state.documents.engine().container(NAME)?)
 }
 
 /// The throughput that the request sets, as an offer's content has it.
@@ -119,7 +154,11 @@ pub(crate) fn offer(state: &State, request: &Request, id: &str) -> Answer {
             let mut offer: Value = serde_json::from_slice(item.value()).unwrap_or_default();
             let asked: Value = serde_json::from_slice(&request.body)
                 .map_err(|error| Failure::bad_request(format!("The body is no offer: {error}.")))?;
+            let info = offer["content"].get(INFO).cloned();
             offer["content"] = content(&asked)?;
+            if let Some(info) = info {
+                offer["content"][INFO] = info;
+            }
             kept.put(&id, offer.to_string())?;
             let item = kept
                 .item(&id)?

@@ -10,10 +10,9 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use data_encoding::HEXUPPER;
-use ebbtide_documents::{Container, PartitionKey, PartitionKeyPart, Scope};
-use serde_json::Value;
+use ebbtide_documents::{Container, PartitionKey, Scope};
 
-use crate::hash::effective;
+use crate::partitions::{Layout, Range};
 use crate::reply::Failure;
 use crate::request::Request;
 
@@ -28,39 +27,57 @@ pub(crate) struct Places(Mutex<HashMap<(String, String), PartitionKey>>);
 pub(crate) enum Part {
     /// The documents of this partition key or prefix; without parts: all.
     Of(PartitionKey),
+    /// Those of a range of places that is not that of one key.
+    Within(Range),
     /// Documents of a place where there are none.
     Nothing,
 }
 
 impl Places {
-    /// The part of the container that the request names by a partition key or a range of places.
-    pub fn part(&self, container: &Container, request: &Request) -> Result<Part, Failure> {
+    /// The part of the container that the request names by a partition key, a range of places or a partition.
+    pub fn part(
+        &self,
+        layout: &Layout,
+        container: &Container,
+        request: &Request,
+    ) -> Result<Part, Failure> {
         if let Some(key) = request.partition_key()? {
             return Ok(Part::Of(key));
         }
-        let (Some(from), Some(to)) = (
+        let partition = layout
+            .named(request)?
+            .map_or_else(Range::all, |number| layout.range(number));
+        let asked = match (
             request.header("x-ms-start-epk"),
             request.header("x-ms-end-epk"),
-        ) else {
-            return Ok(Part::Of(PartitionKey::default()));
+        ) {
+            (Some(from), Some(to)) => Range {
+                from: from.to_uppercase(),
+                to: to.to_uppercase(),
+            },
+            _ => Range::all(),
         };
-        let (from, to) = (from.to_uppercase(), to.to_uppercase());
-        if from.is_empty() && to == "FF" {
-            return Ok(Part::Of(PartitionKey::default()));
+        if is_of_one_key(&asked.from, &asked.to) {
+            return self.find(layout, container, &asked.from);
         }
-        if !is_of_one_key(&from, &to) {
-            let message = "A range of effective partition keys is here that of one partition key or prefix, or all: there is one partition.";
+        let is_place = |text: &str| HEXUPPER.decode(text.as_bytes()).is_ok();
+        if !is_place(&asked.from) || !is_place(&asked.to) {
+            let message = "A range of effective partition keys is one of two in hex.";
             return Err(Failure::bad_request(message));
         }
-        self.find(container, &from)
+        Ok(match asked.common(partition) {
+            all if all == Range::all() => Part::Of(PartitionKey::default()),
+            range if range.from >= range.to => Part::Nothing,
+            range => Part::Within(range),
+        })
     }
 
-    fn find(&self, container: &Container, place: &str) -> Result<Part, Failure> {
+    fn find(&self, layout: &Layout, container: &Container, place: &str) -> Result<Part, Failure> {
         let known = (container.rid().to_string(), place.to_string());
         if let Some(key) = self.0.lock().expect("no code panics with it").get(&known) {
             return Ok(Part::Of(key.clone()));
         }
-        let Some(key) = search(container, place)? else {
+        let Some(key) = search(layout, container, place)? else {
             return Ok(Part::Nothing);
         };
         let mut places = self.0.lock().expect("no code panics with it");
@@ -87,22 +104,18 @@ fn is_of_one_key(from: &str, to: &str) -> bool {
 }
 
 /// The partition key, or the prefix, of this place, if a document has it.
-fn search(container: &Container, place: &str) -> Result<Option<PartitionKey>, Failure> {
-    let definition = container.definition();
-    let paths = definition.partition_key.len();
-    let version = definition
-        .other
-        .get("partitionKey")
-        .and_then(|key| key.get("version"))
-        .and_then(Value::as_u64);
+fn search(
+    layout: &Layout,
+    container: &Container,
+    place: &str,
+) -> Result<Option<PartitionKey>, Failure> {
     let mut from = None;
     loop {
         let page = container.list(&Scope::everything(), SEARCHED_AT_ONCE, from.as_ref())?;
         for document in &page.documents {
             let key = container.partition_key_of(document.body())?;
-            let values: Vec<Value> = key.parts().iter().map(value).collect();
-            for length in 1..=values.len() {
-                if effective(&values[..length], paths, version.unwrap_or(1)) == place {
+            for length in 1..=key.parts().len() {
+                if layout.place(&key.parts()[..length]) == place {
                     return Ok(Some(PartitionKey::new(key.parts()[..length].to_vec())));
                 }
             }
@@ -111,16 +124,6 @@ fn search(container: &Container, place: &str) -> Result<Option<PartitionKey>, Fa
             None => return Ok(None),
             next => next,
         };
-    }
-}
-
-fn value(part: &PartitionKeyPart) -> Value {
-    match part {
-        PartitionKeyPart::Undefined => serde_json::json!({}),
-        PartitionKeyPart::Null => Value::Null,
-        PartitionKeyPart::Bool(value) => Value::from(*value),
-        PartitionKeyPart::Number(value) => Value::from(*value),
-        PartitionKeyPart::String(value) => Value::from(value.as_str()),
     }
 }
 

@@ -1,22 +1,28 @@
 //! Queries, and the plans that SDKs ask for.
 //!
-//! With one partition there is nothing to merge: the plan says that the query is to be sent as it is to the whole range, and
-//! the server answers ORDER BY, aggregates, DISTINCT and OFFSET itself.
+//! SDKs merge nothing: the server answers ORDER BY, aggregates, DISTINCT and OFFSET itself. Of a container of one partition
+//! the plan says that the query is to be sent as it is to the whole range. Of one of several it says so where the rows of all
+//! partitions are those of the one behind those of the other; else it has the query sent to the first alone, with a mark in
+//! front by which that answers for all. A query that names a partition, without the mark, is of that one alone.
 
 use std::time::{Duration, Instant, SystemTime};
 
-use ebbtide_documents::query::{Flow, NoSystem, Query, ValueRange};
-use ebbtide_documents::{Container, QueryLimits, Scope};
+use ebbtide_documents::query::{Flow, NoSystem, Query, QueryInfo, ValueRange};
+use ebbtide_documents::{Container, PartitionKey, QueryLimits, Scope};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::items::session;
 use crate::lists::{continuation, continue_after, page};
+use crate::partitions::Range;
 use crate::places::Part;
 use crate::reply::{Answer, Failure, Reply};
 use crate::request::Request;
 use crate::state::State;
+use crate::within::{Within, across};
 
+/// The mark of a query that is answered for all partitions.
+const OF_ALL: &str = "/* of all partitions */ ";
 /// Bytes of the rows of a page: what Cosmos DB answers at most.
 const PAGE_BYTES: usize = 4 << 20;
 /// A page is ended, or a query that cannot be cut refused, after so long.
@@ -67,13 +73,27 @@ fn body(request: &Request) -> Result<(String, Vec<(String, Value)>), Failure> {
     ))
 }
 
-pub(crate) fn plan(request: &Request) -> Answer {
-    let (text, _) = body(request)?;
-    Query::parse(&text)?;
+/// The plan of a query. A container of one partition has it as it is sent. One of several has the rows of each, one
+/// partition's behind the other's; where that is not the result, the first answers for all.
+pub(crate) fn plan(state: &State, request: &Request, container: &Container) -> Answer {
+    let (text, parameters) = body(request)?;
+    let query = Query::parse(&text)?;
+    let layout = state.partitions.layout(container);
+    let (mut top, mut rewritten, mut range) = (None, String::new(), Range::all());
+    if layout.count > 1 {
+        let query = query.bind(&parameters)?;
+        check_features(request, query.info())?;
+        match query.info().window {
+            None if query.is_streaming() => top = query.info().top,
+            _ => (rewritten, range) = (format!("{OF_ALL}{text}"), layout.range(0)),
+        }
+    }
     let plan = json!({
         "partitionedQueryExecutionInfoVersion": 2,
         "queryInfo": {
             "distinctType": "None",
+            "top": top,
+            "rewrittenQuery": rewritten,
             "groupByExpressions": [],
             "groupByAliases": [],
             "groupByAliasToAggregateType": {},
@@ -83,9 +103,23 @@ pub(crate) fn plan(request: &Request) -> Answer {
             "hasSelectValue": false,
             "hasNonStreamingOrderBy": false,
         },
-        "queryRanges": [{ "min": "", "max": "FF", "isMinInclusive": true, "isMaxInclusive": false }],
+        "queryRanges": [{ "min": range.from, "max": range.to, "isMinInclusive": true, "isMaxInclusive": false }],
     });
     Ok(Reply::json(200, plan.to_string()))
+}
+
+/// Refuses what the SDK says that it cannot merge, as Cosmos DB does: aggregates that are not all that is selected.
+fn check_features(request: &Request, info: &QueryInfo) -> Result<(), Failure> {
+    let has_others = !info.aggregates.is_empty() && !info.one_aggregate && !info.grouped;
+    let features = request.header("x-ms-cosmos-supported-query-features");
+    match features {
+        Some(features) if has_others && !features.contains("NonValueAggregate") => {
+            Err(Failure::bad_request(
+                "Of several partitions this SDK takes an aggregate as the one value that is selected: SELECT VALUE.",
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn limits(request: &Request) -> Result<QueryLimits, Failure> {
@@ -97,33 +131,49 @@ fn limits(request: &Request) -> Result<QueryLimits, Failure> {
     })
 }
 
+/// The documents that a query is of.
+enum Asked {
+    /// The part that the request names, or all.
+    Part,
+    /// All, whatever the request names.
+    All,
+    /// Each partition, one by one.
+    Each,
+}
+
 pub(crate) fn query(state: &State, request: &Request, container: &Container) -> Answer {
     let began = Instant::now();
     let (text, parameters) = body(request)?;
-    let limits = limits(request)?;
-    check_servable(
-        request,
-        &text,
-        &parameters,
-        &container.definition().partition_key,
-    )?;
-    let rid = container.rid().to_string();
-    let (rows, next) = match state.places.part(container, request)? {
-        Part::Nothing => (of_nothing(&text, &parameters, state.now())?, None),
-        Part::Of(key) => {
-            let from = continuation(request)?;
-            let page = container.query(
-                &text,
-                &parameters,
-                &Scope::partition(key),
-                &limits,
-                from.as_ref(),
-            )?;
-            (page.rows, page.continuation)
+    let layout = state.partitions.layout(container);
+    let (text, asked) = match text.strip_prefix(OF_ALL) {
+        Some(text) => (text.to_owned(), Asked::All),
+        None => {
+            let asked = asked(request, &text, &parameters, container, layout.count)?;
+            (text, asked)
         }
     };
-    let next = next.map(|next| continue_after(&next));
-    let reply = page(&rid, "Documents", &rows, next);
+    let (rows, next) = match asked {
+        Asked::Part => {
+            let part = state.places.part(&layout, container, request)?;
+            of_part(state, request, container, &text, &parameters, part)?
+        }
+        Asked::All => {
+            let all = Part::Of(PartitionKey::default());
+            of_part(state, request, container, &text, &parameters, all)?
+        }
+        Asked::Each => {
+            let limits = limits(request)?;
+            let query = |number, rest| {
+                let range = layout.range(number);
+                let within = within(state, container, range);
+                within.query(&text, &parameters, &limits, rest)
+            };
+            let from = continuation(request)?.unwrap_or_default();
+            let (rows, next) = across(layout.count, query, from)?;
+            (rows, next.map(|next| continue_after(&next)))
+        }
+    };
+    let reply = page(&container.rid().to_string(), "Documents", &rows, next);
     let reply = session(reply, state.documents.engine().last_version());
     let reply = reply.with_some(
         "x-ms-cosmos-index-utilization",
@@ -132,37 +182,79 @@ pub(crate) fn query(state: &State, request: &Request, container: &Container) -> 
     Ok(measured(request, reply, rows.len(), began.elapsed()))
 }
 
+fn within<'a>(state: &State, container: &'a Container, range: Range) -> Within<'a> {
+    Within {
+        container,
+        layout: state.partitions.layout(container),
+        range,
+        now: state.now(),
+    }
+}
+
+/// A page of rows, and where the next one goes on.
+fn of_part(
+    state: &State,
+    request: &Request,
+    container: &Container,
+    text: &str,
+    parameters: &[(String, Value)],
+    part: Part,
+) -> Result<(Vec<String>, Option<String>), Failure> {
+    let limits = limits(request)?;
+    Ok(match part {
+        Part::Nothing => (of_nothing(text, parameters, state.now())?, None),
+        Part::Within(range) => {
+            let within = within(state, container, range);
+            let (rows, next) = within.query(text, parameters, &limits, continuation(request)?)?;
+            (rows, next.map(|next| continue_after(&next)))
+        }
+        Part::Of(key) => {
+            let (scope, from) = (Scope::partition(key), continuation(request)?);
+            let page = container.query(text, parameters, &scope, &limits, from.as_ref())?;
+            let next = page.continuation.map(|next| continue_after(&next));
+            (page.rows, next)
+        }
+    })
+}
+
 /// As Cosmos DB has it, a query of all partitions is one by intention: the request says so, or names a part, or the query
-/// names a partition key.
-fn check_servable(
+/// names a partition key. Where there are several, one whose rows are those of each is answered; any other has a plan.
+fn asked(
     request: &Request,
     text: &str,
     parameters: &[(String, Value)],
-    paths: &[String],
-) -> Result<(), Failure> {
-    if is_of_all_by_intention(request)? {
-        return Ok(());
+    container: &Container,
+    partitions: usize,
+) -> Result<Asked, Failure> {
+    let is_of_all = is_of_all_by_intention(request)?;
+    if names_part(request)? || partitions == 1 && is_of_all {
+        return Ok(Asked::Part);
     }
-    let keys = Query::parse(text)?
-        .bind(parameters)?
-        .key_condition(paths)
-        .partition;
-    match keys.first() {
-        Some(ValueRange::OneOf(values)) if values.len() == 1 => Ok(()),
+    let query = Query::parse(text)?.bind(parameters)?;
+    let keys = query.key_condition(&container.definition().partition_key);
+    let bounds = (query.info().top, query.info().window);
+    match keys.partition.first() {
+        Some(ValueRange::OneOf(values)) if values.len() == 1 => Ok(Asked::Part),
+        _ if is_of_all && query.is_streaming() && bounds == (None, None) => Ok(Asked::Each),
+        _ if is_of_all => {
+            let message = "The container has several partitions: this query is to have a plan, and to be sent to each.";
+            Err(Failure::bad_request(message).sub_status(1004))
+        }
         _ => Err(crosses_partitions()),
     }
 }
 
 /// Whether the request names a part of the container, or all of it.
 pub(crate) fn is_of_all_by_intention(request: &Request) -> Result<bool, Failure> {
-    Ok(
-        request.is_true("x-ms-documentdb-query-enablecrosspartition")
-            || request.header("x-ms-start-epk").is_some()
-            || request
-                .header("x-ms-documentdb-partitionkeyrangeid")
-                .is_some()
-            || request.partition_key()?.is_some(),
-    )
+    Ok(request.is_true("x-ms-documentdb-query-enablecrosspartition") || names_part(request)?)
+}
+
+fn names_part(request: &Request) -> Result<bool, Failure> {
+    Ok(request.header("x-ms-start-epk").is_some()
+        || request
+            .header("x-ms-documentdb-partitionkeyrangeid")
+            .is_some()
+        || request.partition_key()?.is_some())
 }
 
 pub(crate) fn crosses_partitions() -> Failure {

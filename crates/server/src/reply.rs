@@ -70,6 +70,7 @@ impl Reply {
                 .headers_mut()
                 .insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         }
+        response.headers_mut().reserve(self.headers.len() + 2);
         for (name, value) in self.headers {
             if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
                 response

@@ -19,6 +19,7 @@ use crate::connection::accept;
 use crate::hosts::Hosts;
 use crate::limits::THREADS;
 use crate::notify::notify;
+use crate::offers;
 use crate::places::Places;
 use crate::state::{Figures, State};
 use crate::tls::Tls;
@@ -40,6 +41,14 @@ impl Server {
     /// # Errors
     /// The configuration is refused, the database cannot be opened, or the address is taken.
     pub fn start(config: &Config) -> Result<Server, ServeError> {
+        Server::start_on(None, config)
+    }
+
+    /// On a socket that listens already, if there is one.
+    fn start_on(
+        socket: Option<std::net::TcpListener>,
+        config: &Config,
+    ) -> Result<Server, ServeError> {
         config.check()?;
         let key = key(config)?;
         let tls = Tls::new(config)?;
@@ -53,11 +62,14 @@ impl Server {
         let fails = |error: ebbtide_documents::Error| ServeError::new(error.to_string());
         let documents = Documents::with(engine.clone()).map_err(fails)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
+        let partitions =
+            offers::partitions(&engine).map_err(|error| ServeError::new(error.to_string()))?;
         let state = Arc::new(State {
             documents,
             key,
             hosts: Hosts::new(&config.hosts),
             clock,
+            partitions,
             places: Places::default(),
             figures: Figures::default(),
             most_connections: config.max_connections,
@@ -68,7 +80,12 @@ impl Server {
         };
         let runtime = runtime().map_err(fails)?;
         let listener = runtime
-            .block_on(TcpListener::bind(config.http))
+            .block_on(async {
+                match socket {
+                    Some(socket) => TcpListener::from_std(socket),
+                    None => TcpListener::bind(config.http).await,
+                }
+            })
             .map_err(fails)?;
         let address = listener.local_addr().map_err(fails)?;
         let (stop, stopped) = watch::channel(false);
@@ -186,13 +203,31 @@ fn control(config: &Config, engine: &Database) -> Result<Option<Control>, ServeE
         .map_err(|error| ServeError::new(format!("There can be no control socket: {error}.")))
 }
 
-/// Serves until a signal ends it: SIGTERM or SIGINT. `told` is called with the URL once requests are answered.
+/// The socket that the service manager listens on for this process, by `LISTEN_FDS`, if it does.
+fn socket() -> std::io::Result<Option<std::net::TcpListener>> {
+    let socket = listenfd::ListenFd::from_env().take_tcp_listener(0)?;
+    if let Some(socket) = &socket {
+        socket.set_nonblocking(true)?;
+    }
+    Ok(socket)
+}
+
+/// Serves until a signal ends it: SIGTERM or SIGINT. `told` is called with the URL once requests are answered. It listens on the
+/// socket that a service manager has passed, and else where the configuration says.
 ///
 /// # Errors
 /// Those of [`Server::start`].
 pub fn serve(config: &Config, told: impl FnOnce(&str)) -> Result<(), ServeError> {
     log(config);
-    let server = Server::start(config)?;
+    let fails = |error: std::io::Error| {
+        ServeError::new(format!("The socket that was passed is of no use: {error}."))
+    };
+    let (socket, mut config) = (socket().map_err(fails)?, config.clone());
+    if let Some(socket) = &socket {
+        // The rules for an address count for this one.
+        config.http = socket.local_addr().map_err(fails)?;
+    }
+    let server = Server::start_on(socket, &config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();

@@ -9,6 +9,7 @@ use ebbtide_documents::Documents;
 
 use crate::auth::Key;
 use crate::hosts::Hosts;
+use crate::partitions::Partitions;
 use crate::places::Places;
 
 pub(crate) struct State {
@@ -18,6 +19,7 @@ pub(crate) struct State {
     pub hosts: Hosts,
     /// The clock of the database, where clients may move it.
     pub clock: Option<ManualClock>,
+    pub partitions: Partitions,
     pub places: Places,
     pub figures: Figures,
     /// Connections at once.

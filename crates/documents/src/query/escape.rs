@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// The text between the quotes, without its escapes; `None` where one is none. A half of a surrogate pair that stands
-/// alone, which no string of Rust can hold, is read as U+FFFD.
+/// alone, which no string of Rust can hold, is read as U+FFFD; in a query it is refused.
 pub(super) fn read(inner: &str, of_query: bool) -> Option<Cow<'_, str>> {
     let Some(first) = inner.find('\\') else {
         return Some(Cow::Borrowed(inner));
@@ -22,7 +22,7 @@ pub(super) fn read(inner: &str, of_query: bool) -> Option<Cow<'_, str>> {
             'n' => '\n',
             'r' => '\r',
             't' => '\t',
-            'u' => code_point(&mut rest)?,
+            'u' => code_point(&mut rest, of_query)?,
             _ => return None,
         });
         let plain = rest.find('\\').unwrap_or(rest.len());
@@ -32,7 +32,7 @@ pub(super) fn read(inner: &str, of_query: bool) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(out))
 }
 
-fn code_point(rest: &mut &str) -> Option<char> {
+fn code_point(rest: &mut &str, of_query: bool) -> Option<char> {
     let high = unit(rest)?;
     if (0xd800..0xdc00).contains(&high) {
         let mut behind = *rest;
@@ -45,7 +45,7 @@ fn code_point(rest: &mut &str) -> Option<char> {
             return char::from_u32(0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00));
         }
     }
-    Some(char::from_u32(high).unwrap_or(char::REPLACEMENT_CHARACTER))
+    char::from_u32(high).or((!of_query).then_some(char::REPLACEMENT_CHARACTER))
 }
 
 fn unit(rest: &mut &str) -> Option<u32> {

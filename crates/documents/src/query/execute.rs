@@ -129,6 +129,10 @@ impl Execution {
     pub fn finish(mut self) -> Result<Vec<String>> {
         let plan = self.plan.clone();
         if plan.is_grouped() {
+            if plan.source.is_none() {
+                // Aggregates are over the one row that there is.
+                self.element(&plan, "", None)?;
+            }
             let groups = std::mem::take(&mut self.groups);
             for group in groups.finish(&plan) {
                 if let Some(row) = group.row(&plan, self.now)? {

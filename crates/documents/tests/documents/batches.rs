@@ -13,6 +13,31 @@ fn statuses(results: &[BatchResult]) -> Vec<u16> {
 }
 
 #[test]
+fn a_batch_replaces_by_another_id() {
+    let (documents, _) = documents();
+    let c = container(&documents, "");
+    c.create(&key(), &body("old", "")).unwrap();
+    let none = Conditions::none;
+    let rename =
+        |from: &str, to: &str| BatchOperation::Replace(from.into(), body(to, ",\"n\":1"), none());
+    let refused = [rename("old", "new"), create("new")];
+    assert_eq!(statuses(&c.batch(&key(), &refused).unwrap()), [424, 409]);
+    assert_eq!(c.read(&key(), "old").unwrap().body(), body("old", ""));
+    let done = [
+        rename("old", "new"),
+        create("old"),
+        rename("new", "newest"),
+        BatchOperation::Read("newest".into(), none()),
+    ];
+    let results = c.batch(&key(), &done).unwrap();
+    assert_eq!(statuses(&results), [200, 201, 200, 200]);
+    let newest = c.read(&key(), "newest").unwrap();
+    let told = results[2].document.as_ref().unwrap();
+    assert_eq!((told.version, &*told.id), (newest.version, "newest"));
+    assert!(c.read(&key(), "new").is_err() && c.read(&key(), "old").is_ok());
+}
+
+#[test]
 fn all_or_nothing() {
     let (documents, _) = documents();
     let c = container(&documents, "");
@@ -62,8 +87,12 @@ fn all_or_nothing() {
         (BatchOperation::Create(body("x", ",\"ttl\":0")), 400),
         (BatchOperation::Create(b"[]".to_vec()), 400),
         (
+            BatchOperation::Replace("old".into(), body("a", ""), none()),
+            409,
+        ),
+        (
             BatchOperation::Replace("y".into(), body("x", ""), none()),
-            400,
+            404,
         ),
     ];
     let before = c.list(&Default::default(), 10, None).unwrap().documents;

@@ -190,3 +190,23 @@ fn ends_are_told_once_and_at_the_end() {
         (1, false)
     );
 }
+
+#[test]
+fn a_page_of_changes_is_bounded_by_bytes() {
+    let (documents, _) = documents();
+    let c = container(&documents, "");
+    let text = format!(",\"x\":\"{}\"", "x".repeat(1_500_000));
+    for id in ["a", "b", "c", "d"] {
+        c.create(&key(), &body(id, &text)).unwrap();
+    }
+    let (mut at, mut pages) = (ChangeStartAt::Beginning, vec![]);
+    loop {
+        let page = c.changes(&ChangeStart::of_all(at), 100).unwrap();
+        pages.push(page.documents.len());
+        at = ChangeStartAt::After(page.version);
+        if !page.has_more {
+            break;
+        }
+    }
+    assert_eq!(pages, [3, 1]);
+}

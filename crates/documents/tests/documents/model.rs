@@ -201,12 +201,23 @@ fn patched(body: &Value, operations: &[Value]) -> Option<Value> {
     Some(body)
 }
 
+/// The place of a body that is written for a place: a replaced document may get another id.
+fn place_of(body: &Value, place: (usize, usize)) -> (usize, usize) {
+    let id = IDS.iter().position(|id| body["id"] == *id);
+    (place.0, id.unwrap_or(place.1))
+}
+
 /// The rules of one operation on what is live.
-fn judge(act: &Act, wants: Wants, found: Option<&Doc>, body_of: &(usize, usize)) -> Said {
-    let is_own = |body: &Value| body["id"] == IDS[body_of.1] && key_text(body) == KEYS[body_of.0];
-    if let Act::Create(body) | Act::Upsert(body) | Act::Replace(body) = act
-        && !(is_ttl(body) && is_own(body))
-    {
+fn judge(act: &Act, wants: Wants, state: &State, place: &(usize, usize)) -> Said {
+    let found = state.get(place);
+    let is_of_key = |body: &Value| key_text(body) == KEYS[place.0];
+    let is_own = |body: &Value| body["id"] == IDS[place.1] && is_of_key(body);
+    let is_refused = match act {
+        Act::Create(body) | Act::Upsert(body) => !(is_ttl(body) && is_own(body)),
+        Act::Replace(body) => !(is_ttl(body) && is_of_key(body)),
+        _ => false,
+    };
+    if is_refused {
         return said(400);
     }
     let put = |status, body: &Value| Said {
@@ -222,7 +233,10 @@ fn judge(act: &Act, wants: Wants, found: Option<&Doc>, body_of: &(usize, usize))
         (_, None) => said(404),
         (Act::Read, Some(_)) => said(200),
         (_, Some(_)) if !wants.holds(found) => said(412),
-        (Act::Replace(body), Some(_)) => put(200, body),
+        (Act::Replace(body), Some(_)) => match place_of(body, *place) {
+            other if other != *place && state.contains_key(&other) => said(409),
+            _ => put(200, body),
+        },
         (Act::Touch, Some(found)) => put(200, &found.body),
         (Act::Delete, Some(_)) => Said {
             status: 204,
@@ -364,7 +378,13 @@ impl World {
         let act = match self.random.below(10) {
             0 | 1 => Act::Create(self.body(place)),
             2..=4 => Act::Upsert(self.body(place)),
-            5 => Act::Replace(self.body(place)),
+            5 => {
+                let mut body = self.body(place);
+                if body["id"] == "other" || self.random.one_in(4) {
+                    body["id"] = self.random.pick(&IDS).into();
+                }
+                Act::Replace(body)
+            }
             6 => Act::Patch(self.patch()),
             7 => Act::Touch,
             8 => Act::Delete,
@@ -385,7 +405,11 @@ impl World {
     }
 
     /// A document that was written is what the model stores.
-    fn store(&mut self, place: (usize, usize), body: Value, document: &Document, now: u64) {
+    fn store(&mut self, of: (usize, usize), body: Value, document: &Document, now: u64) {
+        let place = place_of(&body, of);
+        if place != of {
+            self.state.remove(&of);
+        }
         let doc = Doc {
             body,
             version: document.version.as_u64(),
@@ -449,7 +473,7 @@ impl World {
             self.highest = self.documents.engine().last_version().as_u64();
             return;
         }
-        let said = judge(&act, wants, self.state.get(&place), &place);
+        let said = judge(&act, wants, &self.state, &place);
         let status = done
             .as_ref()
             .map_or_else(ebbtide_documents::Error::status, |(status, _)| *status);
@@ -502,7 +526,7 @@ impl World {
             return;
         }
         for (at, (place, act, wants)) in operations.iter().enumerate() {
-            let said = judge(act, *wants, self.state.get(place), place);
+            let said = judge(act, *wants, &self.state, place);
             let result = &results[at];
             assert_eq!(
                 result.status, said.status,
@@ -522,7 +546,7 @@ impl World {
     fn refused(&self, operations: &[((usize, usize), Act, Wants)]) -> Option<(usize, u16)> {
         let mut state = self.state.clone();
         for (at, (place, act, wants)) in operations.iter().enumerate() {
-            let said = judge(act, *wants, state.get(place), place);
+            let said = judge(act, *wants, &state, place);
             if said.status >= 400 {
                 return Some((at, said.status));
             }
@@ -533,7 +557,9 @@ impl World {
                     version: u64::MAX,
                     written_ms: 0,
                 };
-                state.insert(*place, doc);
+                let to = place_of(&doc.body, *place);
+                state.remove(place);
+                state.insert(to, doc);
             } else if said.deletes {
                 state.remove(place);
             }

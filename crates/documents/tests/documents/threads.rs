@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use ebbtide::DefaultTtl;
+use ebbtide::{AtOnce, DefaultTtl};
 use ebbtide_documents::{BatchOperation, Conditions, ContainerDefinition, Patch};
 
 use super::{body, container, documents, key, seconds};
@@ -17,7 +17,7 @@ fn n(document: &ebbtide_documents::Document) -> u64 {
         .unwrap()
 }
 
-/// Counts by patch, by batch, and by read and replace: none is lost.
+/// Counts by patch, by batch, by read and replace, and by upserts that do not wait: none is lost.
 #[test]
 fn writers_of_one_document() {
     let (documents, _) = documents();
@@ -29,7 +29,7 @@ fn writers_of_one_document() {
             let (c, patch) = (&c, &patch);
             scope.spawn(move || {
                 for _ in 0..ROUNDS {
-                    match at % 3 {
+                    match at % THREADS {
                         0 => drop(c.patch(&key(), "1", patch, &Conditions::none()).unwrap()),
                         1 => {
                             let operation = BatchOperation::Patch(
@@ -39,6 +39,16 @@ fn writers_of_one_document() {
                             );
                             assert_eq!(c.batch(&key(), &[operation]).unwrap()[0].status, 200);
                         }
+                        2 => loop {
+                            let read = c.read(&key(), "1").unwrap();
+                            let next = body("1", &format!(",\"n\":{}", n(&read) + 1));
+                            let current = Conditions::if_match(read.version);
+                            match c.try_upsert(&key(), &next, &current) {
+                                Ok(AtOnce::Ready(_)) => break,
+                                Ok(AtOnce::WouldWait) => thread::yield_now(),
+                                Err(error) => assert_eq!(error.status(), 412),
+                            }
+                        },
                         _ => loop {
                             let read = c.read(&key(), "1").unwrap();
                             let next = body("1", &format!(",\"n\":{}", n(&read) + 1));

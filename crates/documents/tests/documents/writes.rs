@@ -1,6 +1,6 @@
 //! Writes of one document: bodies, ids, partition keys, conditions, etags.
 
-use ebbtide::AtOnce;
+use ebbtide::{AtOnce, Version, WhenFull};
 use ebbtide_documents::{Conditions, ContainerDefinition, Etag, PartitionKey, Patch, ResourceId};
 
 use super::{body, container, documents, key, refused};
@@ -98,7 +98,6 @@ fn the_partition_key_is_that_of_the_document() {
     ] {
         assert_eq!(error.sub_status(), 1001, "{error}");
     }
-    refused(c.replace(&key(), "1", &body("2", ""), &none), 400);
     // One id in several partitions: absent, null and the rest are not the same.
     for json in [
         "[{}]", "[null]", "[true]", "[false]", "[0]", "[\"\"]", "[1.5]",
@@ -113,6 +112,71 @@ fn the_partition_key_is_that_of_the_document() {
         c.create(&key, body.as_bytes()).unwrap();
         assert_eq!(c.read(&key, "1").unwrap().body(), body.as_bytes());
     }
+}
+
+#[test]
+fn a_document_is_replaced_by_one_of_another_id() {
+    let (documents, clock) = documents();
+    let c = container(&documents, ",\"defaultTtl\":-1");
+    let none = Conditions::none();
+    let old = c.create(&key(), &body("old", ",\"ttl\":5")).unwrap();
+    c.create(&key(), &body("other", "")).unwrap();
+    // Nothing is done where the other id has a document, or the condition does not hold.
+    refused(c.replace(&key(), "old", &body("other", ""), &none), 409);
+    refused(c.replace(&key(), "none", &body("new", ""), &none), 404);
+    let stale = Conditions::if_match(Version::from_u64(old.version.as_u64() + 1));
+    refused(c.replace(&key(), "old", &body("new", ""), &stale), 412);
+    assert_eq!(c.read(&key(), "old").unwrap().version, old.version);
+    refused(c.read(&key(), "new"), 404);
+    let current = Conditions::if_match(old.version);
+    let text = body("new", ",\"ttl\":7,\"n\":1");
+    let new = c.replace(&key(), "old", &text, &current).unwrap();
+    refused(c.read(&key(), "old"), 404);
+    let read = c.read(&key(), "new").unwrap();
+    assert_eq!((new.version, new.rid()), (read.version, read.rid()));
+    assert_eq!((new.body(), new.expires_at), (&text[..], read.expires_at));
+    assert!(new.version > old.version && new.rid() != old.rid());
+    // The document of the other id may have expired.
+    clock.advance(std::time::Duration::from_secs(7));
+    refused(c.replace(&key(), "new", &body("again", ""), &none), 404);
+    c.replace(&key(), "other", &body("new", ""), &none).unwrap();
+    assert_eq!(c.items().count(..).unwrap(), 1);
+}
+
+#[test]
+fn writes_without_waiting_are_those_that_wait() {
+    let (documents, clock) = documents();
+    let c = container(&documents, ",\"defaultTtl\":-1");
+    let none = Conditions::none();
+    let first = c.try_create(&key(), &body("1", ",\"ttl\":5")).unwrap();
+    let AtOnce::Ready(first) = first else {
+        unreachable!("nothing is there")
+    };
+    let read = c.read(&key(), "1").unwrap();
+    assert_eq!(
+        (first.version, first.expires_at),
+        (read.version, read.expires_at)
+    );
+    assert_eq!(
+        c.try_create(&key(), &body("1", "")).unwrap_err().status(),
+        409
+    );
+    let stale = Conditions::if_match(Version::from_u64(first.version.as_u64() + 1));
+    let refused = c.try_upsert(&key(), &body("1", ""), &stale).unwrap_err();
+    assert_eq!(refused.status(), 412);
+    let other = c.try_upsert(&PartitionKey::from("x"), &body("1", ""), &none);
+    assert_eq!(other.unwrap_err().sub_status(), 1001);
+    for (id, is_new) in [("1", false), ("2", true)] {
+        let text = body(id, ",\"n\":2,\"ttl\":7");
+        let Ok(AtOnce::Ready((written, created))) = c.try_upsert(&key(), &text, &none) else {
+            unreachable!("it is in memory")
+        };
+        assert_eq!((written.body(), created), (&text[..], is_new));
+        assert_eq!(c.read(&key(), id).unwrap().version, written.version);
+    }
+    clock.advance(std::time::Duration::from_secs(7));
+    let again = c.try_create(&key(), &body("1", "")).unwrap();
+    assert!(matches!(again, AtOnce::Ready(_)), "it had expired");
 }
 
 #[test]
@@ -226,8 +290,25 @@ fn a_patch_with_a_condition() {
         );
     }
     refused(c.patch(&key(), "1", &patch, &Conditions::none()), 412);
-    let wrong = patch.clone().with_condition("from c where");
-    refused(c.patch(&key(), "1", &wrong, &Conditions::none()), 400);
+    for wrong in [
+        "from c where",
+        "",
+        "where true",
+        ", 2 from c",
+        "from c where true order by c.n",
+        "from c offset 0 limit 1",
+        "from c group by c.n",
+    ] {
+        let wrong = patch.clone().with_condition(wrong);
+        refused(c.patch(&key(), "1", &wrong, &Conditions::none()), 400);
+    }
+    for wrong in ["/m~", "/m~2n", "/a/~/b"] {
+        let wrong = format!("[{{\"op\":\"set\",\"path\":\"{wrong}\",\"value\":1}}]");
+        assert_eq!(
+            Patch::from_json(wrong.as_bytes()).unwrap_err().status(),
+            400
+        );
+    }
     let by_system = patch.with_condition("from c where c._ts > 0 and c.id = '1'");
     c.patch(&key(), "1", &by_system, &Conditions::none())
         .unwrap();
@@ -250,6 +331,15 @@ fn a_full_container_refuses() {
         (403, 1014),
         "{refusal}"
     );
+    // The setting of an operator stays when the definition is replaced.
+    let mut quota = c.items().quota().unwrap();
+    quota.when_full = WhenFull::ExpireSoonest;
+    c.items().set_quota(Some(quota)).unwrap();
+    let mut bounded = ContainerDefinition::new("c", "/p");
+    bounded.max_live_bytes = Some(5_000);
+    documents.replace_container("db", bounded).unwrap();
+    quota.max_live_bytes = 5_000;
+    assert_eq!(c.items().quota(), Some(quota));
     let unbounded = ContainerDefinition::new("c", "/p");
     documents.replace_container("db", unbounded).unwrap();
     c.create(

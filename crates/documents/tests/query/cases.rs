@@ -571,6 +571,8 @@ const QUERIES: &[(&str, &[&str])] = &[
     ("SELECT VALUE SUM(c.gone) FROM c", &[]),
     ("SELECT VALUE MAX(c.price) FROM c WHERE false", &[]),
     ("SELECT VALUE COUNT(1) FROM c WHERE false", &["0"]),
+    ("SELECT VALUE COUNT(1)", &["1"]),
+    ("SELECT VALUE SUM(3)", &["3"]),
     (
         "SELECT COUNT(1) AS n, MAX(c.stock.here) AS m, SUM(c.price) AS s FROM c",
         &[r#"{"n":6,"m":3}"#],

@@ -13,6 +13,8 @@ use ebbtide_documents::{Error, Result};
 use serde_json::Value;
 
 mod cases;
+#[path = "../../../../fuzz/documents/container.rs"]
+mod container;
 mod fuzz;
 mod hostile;
 mod limits;

@@ -203,6 +203,18 @@ fn named_with_their_positions() {
 }
 
 #[test]
+fn half_a_surrogate_pair_is_no_string() {
+    for (text, is_one) in [
+        (r"SELECT VALUE '\ud83d\ude00'", true),
+        (r"SELECT VALUE '\ud800'", false),
+        (r"SELECT VALUE '\ude00\ud83d'", false),
+        (r"SELECT * FROM c WHERE c.a = '\ud83dx'", false),
+    ] {
+        assert_eq!(bound(text, &[]).is_ok(), is_one, "{text}");
+    }
+}
+
+#[test]
 fn a_count_that_is_none() {
     for value in [json!(-1), json!("1"), json!(1.5), json!(null)] {
         let error = bound("SELECT TOP @n * FROM c", &[("@n", value)]).unwrap_err();

@@ -38,6 +38,38 @@ fn spawn(folder: &Path) -> (Child, Client) {
     (child, client)
 }
 
+/// A service manager listens, and passes its socket: the shell makes it the third descriptor, as systemd does.
+#[test]
+fn a_socket_is_taken_from_the_service_manager() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("serve.json");
+    // Nothing can listen there: the socket comes first.
+    let text = serde_json::json!({ "dir": folder.path().join("db"), "http": "127.0.0.1:1", "log-level": "error" });
+    std::fs::write(&config, text.to_string()).unwrap();
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = Client(socket.local_addr().unwrap());
+    let pass = "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" \"$@\"";
+    let mut child = Command::new("sh")
+        .args(["-c", pass])
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "killed::the_server_itself",
+            "--exact",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env("EBBTIDE_TEST_CONFIG", &config)
+        .stdin(Stdio::from(std::os::fd::OwnedFd::from(socket)))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The connection waits in the socket's queue until the server takes it.
+    assert_eq!(client.get("/healthz", &[]).status, 200);
+    assert_eq!(client.post("/dbs", r#"{"id":"shop"}"#, &[]).status, 201);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
 /// No test: what [`spawn`] runs.
 #[test]
 #[ignore = "the other tests run it as a process"]

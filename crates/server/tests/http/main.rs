@@ -8,5 +8,6 @@ mod feeds;
 mod killed;
 mod operation;
 mod page;
+mod partitions;
 mod queries;
 mod ttl;
