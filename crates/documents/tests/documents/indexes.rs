@@ -264,7 +264,7 @@ impl World {
         let partition = PartitionKey::from_json(KEYS[key]).unwrap();
         let (none, body) = (Conditions::none(), self.body(key, id));
         let (c, random) = (&self.c, &mut self.random);
-        match random.below(10) {
+        match random.below(13) {
             0 => drop(c.create(&partition, &body)),
             1 => drop(c.replace(&partition, id, &body, &none)),
             2 => {
@@ -287,6 +287,9 @@ impl World {
                 let most = 1 + self.random.below(3);
                 self.c.batch(&partition, &operations[..most]).unwrap();
             }
+            7 => drop(c.replace(&partition, random.pick(&IDS), &body, &none)),
+            8 => drop(c.try_create(&partition, &body)),
+            9 => drop(c.try_upsert(&partition, &body, &none).unwrap()),
             _ => drop(c.upsert(&partition, &body, &none).unwrap()),
         }
     }
