@@ -473,19 +473,30 @@ impl Container {
             indexes.change(&mut batch, item.key(), Some(item.value()), None);
         }
         self.engine().commit(&batch)?;
-        for item in items {
-            let item = item?;
-            let mut batch = Batch::new();
-            batch.durability(Durability::Buffered);
-            batch.require(self.items(), item.key(), Expect::Absent);
-            indexes.change(&mut batch, item.key(), Some(item.value()), None);
-            match self.engine().commit(&batch) {
-                // Somebody has created it anew, with the entries of now.
-                Err(error) if !error.is_conflict() => return Err(error.into()),
-                _ => {}
+        let current = Arc::clone(&indexes);
+        drop(indexes);
+        loop {
+            // A change of the indexes does not wait for all of it.
+            let indexes = self.upkeep().hold();
+            if !Arc::ptr_eq(&indexes, &current) {
+                return Ok(());
+            }
+            for _ in 0..DELETED_AT_ONCE {
+                let Some(item) = items.next() else {
+                    return Ok(());
+                };
+                let item = item?;
+                let mut batch = Batch::new();
+                batch.durability(Durability::Buffered);
+                batch.require(self.items(), item.key(), Expect::Absent);
+                indexes.change(&mut batch, item.key(), Some(item.value()), None);
+                match self.engine().commit(&batch) {
+                    // Somebody has created it anew, with the entries of now.
+                    Err(error) if !error.is_conflict() => return Err(error.into()),
+                    _ => {}
+                }
             }
         }
-        Ok(())
     }
 }
 

@@ -486,6 +486,26 @@ fn each_document_has_its_entries() {
     assert!(entries.is_empty().unwrap());
 }
 
+/// A delete by partition key takes the entries along, however many they are.
+#[test]
+fn a_partition_of_many_documents() {
+    let (documents, _) = documents();
+    let c = documents
+        .create_container("db", definition(&["/a/?"], None))
+        .unwrap();
+    for n in 0..2_500 {
+        c.create(&key(), &body(&n.to_string(), ",\"a\":1")).unwrap();
+    }
+    let other = br#"{"id":"1","p":"other","a":1}"#;
+    c.create(&"other".into(), other).unwrap();
+    c.delete_partition(&key()).unwrap();
+    assert_eq!(entries(&documents, &c).count(..).unwrap(), 1);
+    assert_eq!(
+        whole(&c, "SELECT VALUE c.p FROM c WHERE c.a = 1"),
+        ["\"other\""]
+    );
+}
+
 /// Of long texts an index keeps the beginning, of lists and objects that they are.
 #[test]
 fn what_an_index_does_not_order_is_sorted() {
