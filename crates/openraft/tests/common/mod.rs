@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+pub mod model;
+
 use std::io;
 use std::time::Duration;
 
