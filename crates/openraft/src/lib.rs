@@ -61,6 +61,7 @@ mod facts;
 mod failure;
 mod folder;
 mod gather;
+mod leader;
 mod log_store;
 mod log_time;
 mod machine;
@@ -72,6 +73,7 @@ mod sync;
 
 pub use entry::{Answer, Applied, Entry, FORMAT, OLDEST_OP_MS, OP_AHEAD_MS, Op, OpId, Refused};
 pub use gather::{Gather, GatherError, MOST_BYTES, MOST_OPS};
+pub use leader::{Cause, Leader};
 pub use log_store::LogStore;
 pub use log_time::{LogTime, NotLeading, RESERVE_MS, ReadTicket, WriteTicket};
 pub use machine::{Commands, Found, Machine, Step, StepError};
