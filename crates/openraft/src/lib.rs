@@ -56,6 +56,7 @@
 
 #![forbid(unsafe_code)]
 
+mod builder;
 mod entry;
 mod facts;
 mod failure;
@@ -67,10 +68,12 @@ mod log_time;
 mod machine;
 mod purges;
 mod reader;
+mod shared;
 mod snapshot;
 mod state_store;
 mod sync;
 
+pub use builder::SnapshotBuilder;
 pub use entry::{Answer, Applied, Entry, FORMAT, OLDEST_OP_MS, OP_AHEAD_MS, Op, OpId, Refused};
 pub use gather::{Gather, GatherError, MOST_BYTES, MOST_OPS};
 pub use leader::{Cause, Leader};
@@ -78,5 +81,6 @@ pub use log_store::LogStore;
 pub use log_time::{LogTime, NotLeading, RESERVE_MS, ReadTicket, WriteTicket};
 pub use machine::{Commands, Found, Machine, Step, StepError};
 pub use reader::{Moment, Reader, Shown, View};
+pub use shared::Durable;
 pub use snapshot::SnapshotData;
-pub use state_store::{Durable, SnapshotBuilder, StateOptions, StateStore};
+pub use state_store::{StateOptions, StateStore};

@@ -33,7 +33,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::failure::{of_log, of_vote, patiently};
-use crate::state_store::Durable;
+use crate::shared::Durable;
 
 /// Entries that stay in memory, encoded.
 const RECENT_BYTES: usize = 16 << 20;

@@ -131,6 +131,9 @@ impl Found {
 
 type Own = BTreeMap<Vec<u8>, Option<Found>>;
 
+/// The longest key.
+const MOST_KEY_BYTES: usize = 65_535;
+
 /// The longest lifetime, in seconds; one that is longer has no end.
 const LONGEST_SECONDS: u64 = 2_147_483_647;
 
@@ -223,7 +226,7 @@ impl<'a> Step<'a> {
         if let Some(own) = self.own.get(name).and_then(|own| own.get(key)) {
             return Ok(own.clone());
         }
-        if key.is_empty() {
+        if key.is_empty() || key.len() > MOST_KEY_BYTES {
             return Ok(None);
         }
         let item = self.ask(container.item(key))?;
@@ -444,7 +447,7 @@ impl Commands<'_, '_> {
         Ok(())
     }
 
-    /// Deletes every item of a range.
+    /// Deletes every item of a range; a bound of over 65 535 bytes refuses the op.
     ///
     /// # Errors
     /// As of [`Step::get`], as with all commands.
@@ -457,6 +460,13 @@ impl Commands<'_, '_> {
             range.start().map(<[u8]>::to_vec),
             range.end().map(<[u8]>::to_vec),
         );
+        for bound in [&start, &end] {
+            if let Bound::Included(key) | Bound::Excluded(key) = bound
+                && key.len() > MOST_KEY_BYTES
+            {
+                return Err(StepError::refuse(format!("a bound of {} bytes", key.len())));
+            }
+        }
         self.push(container, |of| Write::DeleteRange(of, start, end))
     }
 
@@ -484,7 +494,7 @@ impl Commands<'_, '_> {
 }
 
 fn check_item(key: &[u8], value: &[u8], ttl: Ttl) -> Result<(), StepError> {
-    if key.is_empty() || key.len() > 65_535 {
+    if key.is_empty() || key.len() > MOST_KEY_BYTES {
         return Err(StepError::refuse(format!(
             "a key of {} bytes: it has 1 to 65 535",
             key.len()

@@ -9,7 +9,7 @@ use ebbtide::{Error, Item};
 use openraft::{LogId, RaftTypeConfig};
 
 use crate::facts::Facts;
-use crate::state_store::{Open, Shared};
+use crate::shared::{Open, Shared};
 
 /// How far a state has got.
 pub struct Moment<C: RaftTypeConfig> {
@@ -105,10 +105,7 @@ impl<C: RaftTypeConfig> Reader<C> {
 
     /// The reason why apply waits, if it does: want of room, memory, descriptors or flushing. Such a node is not ready.
     pub fn waits_for(&self) -> Option<Error> {
-        let error = self.shared.waits_for.lock();
-        error
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone()
+        self.shared.waits_for()
     }
 
     /// An item as of a moment that is not before this one, in milliseconds since 1970; 0: as of what is applied. An answer's own

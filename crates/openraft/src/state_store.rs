@@ -12,31 +12,30 @@
 //! 1. Apply answers by a function of (state, entry). For want of room, memory, descriptors or flushing it waits and tries again;
 //!    all else that fails stops the node.
 //! 2. Only apply, and the installation of a snapshot, write. So the versions of items agree on all replicas.
-//! 3. `durable` is an entry that the state holds synced. It goes ahead after a sync, and entries of the log go no further (I6).
-//! 4. Purges go no further than the last entry's time and the node's own settled wall clock (`purges`, I4).
+//! 3. Purges go no further than the last entry's time and the node's own settled wall clock (`purges`, I4).
 
 use std::fmt::Debug;
-use std::marker::PhantomData;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use ebbtide::{Batch, Clock, ContainerOptions, Database, Error, Options, Stall, SystemClock};
+use ebbtide::{Batch, Clock, Database, Error, Options, Stall, SystemClock};
 use openraft::storage::RaftStateMachine;
 use openraft::{
-    AnyError, EntryPayload, ErrorVerb, LogId, OptionalSend, RaftSnapshotBuilder, RaftTypeConfig,
-    Snapshot, SnapshotMeta, StorageError, StoredMembership,
+    AnyError, EntryPayload, ErrorVerb, LogId, OptionalSend, RaftTypeConfig, Snapshot, SnapshotMeta,
+    StorageError, StoredMembership,
 };
-use tokio::sync::watch;
 
+use crate::builder::SnapshotBuilder;
 use crate::entry::{Answer, Applied, Entry, FORMAT, Op, SERVED_MS};
 use crate::facts::{self, FACTS, Facts, SERVED};
 use crate::failure::{Pauses, of_apply, of_snapshot, of_state, patiently};
 use crate::folder::Folder;
-use crate::machine::{Containers, Machine, Step};
+use crate::machine::{Machine, Step};
 use crate::purges::Purges;
 use crate::reader::{Moment, Reader};
-use crate::snapshot::{SnapshotData, SnapshotIds};
+use crate::shared::{Durable, Open, Shared, Synced};
+use crate::snapshot::SnapshotData;
 
 /// How a [`StateStore`] is opened.
 #[derive(Clone)]
@@ -79,115 +78,11 @@ impl StateOptions {
     }
 }
 
-/// A database of a state. When a snapshot has taken its place it goes with its last reader.
-pub(crate) struct Open {
-    pub(crate) db: Database,
-    pub(crate) containers: Containers,
-    retired: Mutex<bool>,
-}
-
-impl Open {
-    fn new(db: Database, named: Vec<(&'static str, ContainerOptions)>) -> Result<Open, Error> {
-        let containers = facts::containers(&db, named)?;
-        Ok(Open {
-            db,
-            containers,
-            retired: Mutex::new(false),
-        })
-    }
-
-    fn retire(&self) {
-        *self.retired.lock().unwrap_or_else(PoisonError::into_inner) = true;
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        if *self
-            .retired
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner)
-        {
-            let folder = self.db.path().map(Path::to_owned);
-            let _ = self.db.close();
-            // What is left goes at the next start.
-            folder.map(std::fs::remove_dir_all);
-        }
-    }
-}
-
-/// What apply, snapshots and readers share.
-pub(crate) struct Shared<C: RaftTypeConfig> {
-    pub(crate) folder: Option<Folder>,
-    open: RwLock<Arc<Open>>,
-    pub(crate) moment: watch::Sender<Moment<C>>,
-    durable: watch::Sender<Option<LogId<C::NodeId>>>,
-    snapshots: Mutex<SnapshotIds<C>>,
-    pub(crate) waits_for: Mutex<Option<Error>>,
-}
-
-impl<C: RaftTypeConfig> Shared<C> {
-    pub(crate) fn open(&self) -> Arc<Open> {
-        self.open
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    fn replace(&self, open: Open) {
-        let mut current = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        current.retire();
-        *current = Arc::new(open);
-    }
-
-    fn wait_for(&self, error: Option<Error>) {
-        *self
-            .waits_for
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = error;
-    }
-
-    fn tell_durable(&self, applied: Option<LogId<C::NodeId>>) {
-        self.durable.send_if_modified(|durable| {
-            let is_later = applied > *durable;
-            if is_later {
-                *durable = applied;
-            }
-            is_later
-        });
-    }
-
-    fn snapshots(&self) -> std::sync::MutexGuard<'_, SnapshotIds<C>> {
-        self.snapshots
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// How far a state is synced, for [`LogStore::behind`](crate::LogStore::behind).
-pub struct Durable<C: RaftTypeConfig>(watch::Receiver<Option<LogId<C::NodeId>>>);
-
-impl<C: RaftTypeConfig> Clone for Durable<C> {
-    fn clone(&self) -> Self {
-        Durable(self.0.clone())
-    }
-}
-
-impl<C: RaftTypeConfig> Durable<C> {
-    /// Waits until the state holds this entry synced; an error: it is gone.
-    pub(crate) async fn wait_for(&mut self, entry: &LogId<C::NodeId>) -> std::io::Result<()> {
-        let held = self
-            .0
-            .wait_for(|durable| durable.as_ref() >= Some(entry))
-            .await;
-        held.map(drop).map_err(std::io::Error::other)
-    }
-}
-
 /// The state of a group, as openraft asks for it: `C::D` is [`Entry`] of the machine's ops, `C::R` is [`Applied`], `C::Entry`
 /// openraft's own, and `C::SnapshotData` is [`SnapshotData`]. See the file's head for the rules.
 pub struct StateStore<C: RaftTypeConfig, M> {
     shared: Arc<Shared<C>>,
+    synced: Synced<C>,
     machine: M,
     options: StateOptions,
     facts: Facts<C::NodeId>,
@@ -246,16 +141,10 @@ impl<C: RaftTypeConfig, M: Machine> StateStore<C, M> {
         let open = Open::new(db, machine.containers()).map_err(|e| AnyError::new(&e))?;
         let (known, membership) = facts::read::<C::NodeId, C::Node>(&open.db)?;
         open.db.sync().map_err(|e| AnyError::new(&e))?;
-        let shared = Shared {
-            folder,
-            open: RwLock::new(Arc::new(open)),
-            moment: watch::Sender::new(Moment::of(&known)),
-            durable: watch::Sender::new(known.applied.clone()),
-            snapshots: Mutex::new(SnapshotIds::new()),
-            waits_for: Mutex::new(None),
-        };
+        let shared = Shared::new(folder, open, &known);
         Ok(StateStore {
             shared: Arc::new(shared),
+            synced: Synced::new(known.applied.clone()),
             machine,
             purges: Purges::new(&options),
             options,
@@ -271,7 +160,7 @@ impl<C: RaftTypeConfig, M: Machine> StateStore<C, M> {
 
     /// How far it is synced.
     pub fn durable(&self) -> Durable<C> {
-        Durable(self.shared.durable.subscribe())
+        self.synced.durable()
     }
 }
 
@@ -334,59 +223,63 @@ where
         Ok(answer)
     }
 
+    /// The stamp and the until of an entry that may be applied now.
+    fn moments(&self, entry: &C::Entry) -> Result<Option<(u64, u64)>, AnyError> {
+        let last = self.facts.applied.as_ref();
+        if last.is_some_and(|last| last.index >= entry.log_id.index) {
+            return Err(AnyError::error("it is applied already"));
+        }
+        match &entry.payload {
+            EntryPayload::Normal(entry) if entry.format != FORMAT => Err(AnyError::error(format!(
+                "it is of format {}, and this version of ebbtide-openraft knows format {FORMAT}",
+                entry.format
+            ))),
+            EntryPayload::Normal(entry) => Ok(Some((entry.stamp_ms, entry.until_ms))),
+            EntryPayload::Blank | EntryPayload::Membership(_) => Ok(None),
+        }
+    }
+
+    /// Steps 3 and 4.
+    fn write(
+        &self,
+        next: &Facts<C::NodeId>,
+        membership: Option<&StoredMembership<C::NodeId, C::Node>>,
+        entry: &C::Entry,
+        open: &Open,
+    ) -> Result<Vec<Answer<M::Answer>>, Error> {
+        let facts = &open.containers[FACTS];
+        let (mut batch, answers) = self.attempt(next, entry, open)?;
+        let added = next.write(facts, &mut batch);
+        added.map_err(|_| undecodable())?;
+        if let Some(new) = membership {
+            let added = facts::write_membership(new, facts, &mut batch);
+            added.map_err(|_| undecodable())?;
+        }
+        open.db.write(&batch)?;
+        Ok(answers)
+    }
+
     async fn apply_one(
         &mut self,
         entry: C::Entry,
     ) -> Result<Applied<M::Answer>, StorageError<C::NodeId>> {
         let log_id = entry.log_id.clone();
         let fatal = |error| of_apply(log_id.clone(), error);
-        if self
+        let next = self
             .facts
-            .applied
-            .as_ref()
-            .is_some_and(|last| last.index >= log_id.index)
-        {
-            return Err(fatal(AnyError::error("it is applied already")));
-        }
-        let moments = match &entry.payload {
-            EntryPayload::Normal(entry) if entry.format != FORMAT => {
-                let text = format!(
-                    "it is of format {}, and this version of ebbtide-openraft knows format {FORMAT}",
-                    entry.format
-                );
-                return Err(fatal(AnyError::error(text)));
-            }
-            EntryPayload::Normal(entry) => Some((entry.stamp_ms, entry.until_ms)),
-            EntryPayload::Blank | EntryPayload::Membership(_) => None,
-        };
+            .after(&log_id, self.moments(&entry).map_err(fatal)?);
         let membership = match &entry.payload {
-            EntryPayload::Membership(new) => {
-                Some(StoredMembership::new(Some(log_id.clone()), new.clone()))
-            }
+            EntryPayload::Membership(new) => Some(new.clone()),
             _ => None,
         };
-        let next = self.facts.after(&log_id, moments);
+        let membership = membership.map(|new| StoredMembership::new(Some(log_id.clone()), new));
         let open = self.shared.open();
         let time = UNIX_EPOCH + Duration::from_millis(next.time_ms);
-        open.db
-            .advance_to(time)
-            .map_err(|e| fatal(AnyError::new(&e)))?;
-        let facts = &open.containers[FACTS];
+        let moved = open.db.advance_to(time);
+        moved.map_err(|e| fatal(AnyError::new(&e)))?;
         let mut pauses = Pauses::new();
         let answers = loop {
-            let tried = self
-                .attempt(&next, &entry, &open)
-                .and_then(|(mut batch, answers)| {
-                    let added = next.write(facts, &mut batch);
-                    let added = added.and_then(|()| {
-                        membership
-                            .iter()
-                            .try_for_each(|new| facts::write_membership(new, facts, &mut batch))
-                    });
-                    added.map_err(|_| undecodable())?;
-                    open.db.write(&batch).map(|()| answers)
-                });
-            match tried {
+            match self.write(&next, membership.as_ref(), &entry, &open) {
                 Ok(answers) => break answers,
                 Err(error) if error.is_retryable() => {
                     self.shared.wait_for(Some(error));
@@ -397,7 +290,9 @@ where
         };
         self.shared.wait_for(None);
         self.facts = next;
-        self.membership = membership.unwrap_or_else(|| self.membership.clone());
+        if let Some(new) = membership {
+            self.membership = new;
+        }
         Ok(Applied {
             index: log_id.index,
             at_ms: self.facts.time_ms,
@@ -454,16 +349,13 @@ where
             let limit = UNIX_EPOCH + Duration::from_millis(limit);
             let set = patiently::<C, _>(|| open.db.set_purge_limit(limit)).await;
             set.map_err(|e| of_state(ErrorVerb::Write, &e))?;
-            self.shared.tell_durable(self.facts.applied.clone());
+            self.synced.tell(self.facts.applied.clone());
         }
         Ok(applied)
     }
 
     async fn get_snapshot_builder(&mut self) -> SnapshotBuilder<C> {
-        SnapshotBuilder {
-            shared: self.shared.clone(),
-            config: PhantomData,
-        }
+        SnapshotBuilder::new(self.shared.clone(), self.synced.clone())
     }
 
     async fn begin_receiving_snapshot(
@@ -491,7 +383,7 @@ where
             .snapshots()
             .set(&self.facts.applied, meta.snapshot_id.clone());
         self.shared.moment.send_replace(Moment::of(&self.facts));
-        self.shared.tell_durable(self.facts.applied.clone());
+        self.synced.tell(self.facts.applied.clone());
         Ok(())
     }
 
@@ -561,32 +453,5 @@ impl<C: RaftTypeConfig, M: Machine> StateStore<C, M> {
             Ok(taken) => taken,
             Err(error) => Err(AnyError::new(&error)),
         }
-    }
-}
-
-/// Says what the state holds durably. It makes no copy: a snapshot is made when it is sent (I7).
-pub struct SnapshotBuilder<C: RaftTypeConfig> {
-    shared: Arc<Shared<C>>,
-    config: PhantomData<C>,
-}
-
-impl<C: RaftTypeConfig<SnapshotData = SnapshotData>> RaftSnapshotBuilder<C> for SnapshotBuilder<C> {
-    async fn build_snapshot(&mut self) -> Result<Snapshot<C>, StorageError<C::NodeId>> {
-        let open = self.shared.open();
-        let known = facts::read::<C::NodeId, C::Node>(&open.db);
-        let (known, last_membership) =
-            known.map_err(|e| of_snapshot(ErrorVerb::Read, &std::io::Error::other(e)))?;
-        let synced = patiently::<C, _>(|| open.db.sync()).await;
-        synced.map_err(|e| of_snapshot(ErrorVerb::Write, &e))?;
-        self.shared.tell_durable(known.applied.clone());
-        let snapshot_id = self.shared.snapshots().id(&known.applied);
-        Ok(Snapshot {
-            meta: SnapshotMeta {
-                last_log_id: known.applied,
-                last_membership,
-                snapshot_id,
-            },
-            snapshot: Box::new(SnapshotData::unmade()),
-        })
     }
 }
