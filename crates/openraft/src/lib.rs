@@ -55,6 +55,8 @@
 //! clock vetting: a program on openraft has its own.
 
 #![forbid(unsafe_code)]
+// Errors are openraft's, of the size that it gives them.
+#![allow(clippy::result_large_err)]
 
 mod builder;
 mod entry;

@@ -131,6 +131,9 @@ impl Found {
 
 type Own = BTreeMap<Vec<u8>, Option<Found>>;
 
+/// The thing that a write has replaced among those of the entry: nothing, a deletion or an item.
+type Replaced = Option<Option<Found>>;
+
 /// The longest key.
 const MOST_KEY_BYTES: usize = 65_535;
 
@@ -157,7 +160,7 @@ pub struct Step<'a> {
     is_alone: bool,
     own: HashMap<&'static str, Own>,
     writes: Vec<Write>,
-    undo: Vec<(&'static str, Vec<u8>, Option<Option<Found>>)>,
+    undo: Vec<(&'static str, Vec<u8>, Replaced)>,
     failed: Option<Error>,
 }
 

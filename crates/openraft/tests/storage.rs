@@ -3,6 +3,9 @@
 //!
 //! Method: histories of a few steps, each written for one promise; the log on a simulated disk, snapshots on real files.
 
+// Errors are openraft's, of the size that it gives them.
+#![allow(clippy::result_large_err)]
+
 mod common;
 
 use std::io::SeekFrom;

@@ -3,6 +3,9 @@
 //! Method: the suite is run by three builders: as the databases are; with memtables of 4 KiB that are flushed before each read;
 //! and with databases that are opened again before each read. The wrappers change nothing but the wear.
 
+// Errors are openraft's, of the size that it gives them.
+#![allow(clippy::result_large_err)]
+
 mod common;
 
 use std::fmt::Debug;

@@ -186,13 +186,16 @@ fn moved(position: u64, end: Option<u64>, to: SeekFrom) -> io::Result<u64> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a place before the beginning"))
 }
 
+/// Something of the state after an entry.
+type Of<C, T> = (Option<LogId<<C as RaftTypeConfig>::NodeId>>, T);
+
 /// The ids of snapshots, and the copy that is being sent: as long as nothing is applied, all who ask get the same.
 pub(crate) struct SnapshotIds<C: RaftTypeConfig> {
     /// Two nodes, or two starts of one, make no id in common.
     salt: u64,
     made: u64,
-    last: Option<(Option<LogId<C::NodeId>>, String)>,
-    copy: Option<(Option<LogId<C::NodeId>>, Weak<Copy>)>,
+    last: Option<Of<C, String>>,
+    copy: Option<Of<C, Weak<Copy>>>,
 }
 
 impl<C: RaftTypeConfig> SnapshotIds<C> {
