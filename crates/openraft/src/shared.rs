@@ -1,4 +1,4 @@
-//! What apply, snapshots and readers of a state share.
+//! The part of a state that apply, snapshots and readers share.
 //!
 //! Invariants:
 //!
@@ -52,13 +52,13 @@ impl Drop for Open {
         {
             let folder = self.db.path().map(Path::to_owned);
             let _ = self.db.close();
-            // What is left goes at the next start.
+            // The rest goes at the next start.
             folder.map(std::fs::remove_dir_all);
         }
     }
 }
 
-/// What apply, snapshots and readers share.
+/// Shared by apply, snapshots and readers.
 pub(crate) struct Shared<C: RaftTypeConfig> {
     pub(crate) folder: Option<Folder>,
     open: RwLock<Arc<Open>>,

@@ -79,7 +79,7 @@ fn a_read_waits_for_every_write_of_a_lower_ticket() {
     });
 }
 
-/// Whatever lands after an answer has a time that is not before it.
+/// A write that lands after an answer has a time that is not before it.
 #[test]
 fn no_write_takes_a_time_before_an_answer() {
     check(|| {

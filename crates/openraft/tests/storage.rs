@@ -32,7 +32,7 @@ fn indexes(entries: &[Entry<Program>]) -> Vec<u64> {
 }
 
 fn in_memory(sim: &Sim) -> Log {
-    let db = Log::options().fs(Arc::new(sim.clone())).stepped();
+    let db = Log::options().fs(Arc::new(sim.clone()));
     LogStore::new(&db.open("/log").unwrap(), "group-0").unwrap()
 }
 
@@ -292,7 +292,7 @@ async fn a_stream_goes_on_from_any_place_and_what_comes_of_it_is_the_same() {
     assert_eq!(count(&open(&at("two"))), 51);
 }
 
-/// Whatever is wrong with a stream, the state stays as it was.
+/// However a stream is damaged, the state stays as it was.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_is_damaged_or_cut_short_changes_nothing() {
     let folder = testkit::scratch();
@@ -395,7 +395,7 @@ async fn a_view_outlives_the_snapshot_that_replaces_its_state() {
     assert!(!names(&at("two")).contains(&"state-0".to_owned()));
 }
 
-/// What was only synced has no copy.
+/// A state that was only synced has no copy.
 #[tokio::test]
 async fn a_snapshot_that_is_built_takes_no_room() {
     let folder = testkit::scratch();

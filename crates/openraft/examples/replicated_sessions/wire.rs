@@ -1,5 +1,8 @@
 //! A network of nodes in one process: they call each other, unless they are cut off.
 
+// Errors are openraft's, of the size that it gives them.
+#![allow(clippy::result_large_err)]
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 

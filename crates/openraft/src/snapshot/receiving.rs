@@ -27,7 +27,7 @@ impl Incoming {
 impl Drop for Incoming {
     fn drop(&mut self) {
         if let Some(folder) = &self.0 {
-            // What is left goes at the next start.
+            // The rest goes at the next start.
             let _ = fs::remove_dir_all(folder);
         }
     }

@@ -56,7 +56,7 @@ impl Copy {
 
 impl Drop for Copy {
     fn drop(&mut self) {
-        // What is left goes at the next start.
+        // The rest goes at the next start.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

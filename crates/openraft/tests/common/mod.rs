@@ -38,7 +38,7 @@ impl Life {
     }
 }
 
-/// What a client asks for; keys are of container `.0` of [`NAMES`].
+/// Requests of clients; keys are of container `.0` of [`NAMES`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
     Put(usize, String, String, Life),
