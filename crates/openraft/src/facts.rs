@@ -1,0 +1,140 @@
+//! Facts: all that a state knows of the log, in the batch of each entry.
+//!
+//! ```text
+//! container "ebbtide-openraft"
+//!     "facts"         postcard(format, Option<LogId>, time ms, until ms)
+//!     "membership"    postcard(StoredMembership)          when it changes
+//! container "ebbtide-openraft.served"
+//!     client (16, BE) serial (8, BE)    postcard(Answer)  for 20 min
+//! ```
+//!
+//! Invariants:
+//!
+//! 1. `time` is a function of the log and never goes back (I1): see [`Facts::after`].
+//! 2. No answer of any leader was later than the `until` of what is applied; so it is where the next leader's time begins.
+
+use ebbtide::{Batch, Container, ContainerOptions, Database, DefaultTtl, Error};
+use openraft::{AnyError, LogId, Node, NodeId, StoredMembership};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::entry::FORMAT;
+use crate::machine::Containers;
+
+/// The container of the facts.
+pub const FACTS: &str = "ebbtide-openraft";
+/// The container of answers to ops with an id.
+pub const SERVED: &str = "ebbtide-openraft.served";
+
+const FACTS_KEY: &[u8] = b"facts";
+const MEMBERSHIP_KEY: &[u8] = b"membership";
+
+/// See the file's head.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Facts<N: NodeId> {
+    format: u32,
+    /// The last entry that was applied.
+    pub applied: Option<LogId<N>>,
+    /// In milliseconds since 1970.
+    pub time_ms: u64,
+    /// In milliseconds since 1970.
+    pub until_ms: u64,
+}
+
+impl<N: NodeId> Default for Facts<N> {
+    fn default() -> Self {
+        Facts {
+            format: FORMAT,
+            applied: None,
+            time_ms: 0,
+            until_ms: 0,
+        }
+    }
+}
+
+impl<N: NodeId> Facts<N> {
+    /// The facts after an entry. `moments`: its stamp and its until; a blank entry and one of a membership have none.
+    ///
+    /// With another leader time goes on from the latest moment at which the one before may have answered. Leader ids are compared,
+    /// and not terms, for openraft elects two leaders in one term where the second has the higher id.
+    pub fn after(&self, log_id: &LogId<N>, moments: Option<(u64, u64)>) -> Facts<N> {
+        let mut time_ms = self.time_ms;
+        if self
+            .applied
+            .as_ref()
+            .is_some_and(|last| last.leader_id != log_id.leader_id)
+        {
+            time_ms = time_ms.max(self.until_ms);
+        }
+        let (stamp, until) = moments.unwrap_or_default();
+        let time_ms = time_ms.max(stamp);
+        Facts {
+            format: self.format,
+            applied: Some(log_id.clone()),
+            time_ms,
+            until_ms: self.until_ms.max(until).max(time_ms),
+        }
+    }
+
+    /// Adds them to the batch of the entry.
+    pub fn write(&self, to: &Container, batch: &mut Batch) -> Result<(), AnyError> {
+        batch.put(to, FACTS_KEY, encode(self)?);
+        Ok(())
+    }
+}
+
+fn encode(value: &impl Serialize) -> Result<Vec<u8>, AnyError> {
+    postcard::to_allocvec(value).map_err(|e| AnyError::new(&e))
+}
+
+/// Adds a membership to the batch of its entry.
+pub fn write_membership<N: NodeId, D: Node>(
+    membership: &StoredMembership<N, D>,
+    to: &Container,
+    batch: &mut Batch,
+) -> Result<(), AnyError> {
+    batch.put(to, MEMBERSHIP_KEY, encode(membership)?);
+    Ok(())
+}
+
+/// Facts and membership, as one snapshot of the state has them.
+pub fn read<N: NodeId, D: Node>(
+    db: &Database,
+) -> Result<(Facts<N>, StoredMembership<N, D>), AnyError> {
+    let snapshot = db.snapshot();
+    let facts = snapshot.container(FACTS).map_err(|e| AnyError::new(&e))?;
+    let value = |key| facts.get(key).map_err(|e| AnyError::new(&e));
+    let known: Facts<N> = decode(value(FACTS_KEY)?)?;
+    if known.format != FORMAT {
+        return Err(AnyError::error(format!(
+            "the state is of format {}, and this version of ebbtide-openraft knows format {FORMAT}",
+            known.format
+        )));
+    }
+    Ok((known, decode(value(MEMBERSHIP_KEY)?)?))
+}
+
+fn decode<T: DeserializeOwned + Default>(value: Option<ebbtide::Value>) -> Result<T, AnyError> {
+    let decoded = value.map(|value| postcard::from_bytes(&value)).transpose();
+    decoded
+        .map(Option::unwrap_or_default)
+        .map_err(|e| AnyError::new(&e))
+}
+
+/// Opens the containers of the crate and of the machine, and makes those that are missing.
+pub fn containers(
+    db: &Database,
+    named: Vec<(&'static str, ContainerOptions)>,
+) -> Result<Containers, Error> {
+    let plain = || ContainerOptions::new().or_keep();
+    let own = [
+        (FACTS, plain().default_ttl(DefaultTtl::Off)),
+        (SERVED, plain()),
+    ];
+    let named = named
+        .into_iter()
+        .map(|(name, options)| (name, options.or_keep()));
+    let open = |(name, options)| Ok((name, db.container_with(name, options)?));
+    own.into_iter().chain(named).map(open).collect()
+}

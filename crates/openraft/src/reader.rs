@@ -1,0 +1,192 @@
+//! Reads of a state, beside apply.
+
+use std::fmt::Debug;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ebbtide::{Error, Item};
+use openraft::{LogId, RaftTypeConfig};
+
+use crate::facts::Facts;
+use crate::shared::{Open, Shared};
+
+/// How far a state has got.
+pub struct Moment<C: RaftTypeConfig> {
+    /// The last entry that was applied.
+    pub applied: Option<LogId<C::NodeId>>,
+    /// The time, in milliseconds since 1970.
+    pub time_ms: u64,
+    /// The next leader's time begins no earlier; in milliseconds since 1970.
+    pub until_ms: u64,
+}
+
+impl<C: RaftTypeConfig> Moment<C> {
+    pub(crate) fn of(facts: &Facts<C::NodeId>) -> Moment<C> {
+        Moment {
+            applied: facts.applied.clone(),
+            time_ms: facts.time_ms,
+            until_ms: facts.until_ms,
+        }
+    }
+}
+
+impl<C: RaftTypeConfig> Clone for Moment<C> {
+    fn clone(&self) -> Self {
+        Moment {
+            applied: self.applied.clone(),
+            ..*self
+        }
+    }
+}
+
+impl<C: RaftTypeConfig> Debug for Moment<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Moment")
+            .field("applied", &self.applied)
+            .field("time_ms", &self.time_ms)
+            .field("until_ms", &self.until_ms)
+            .finish()
+    }
+}
+
+/// Reads of a state. Cheap to clone; each read is of the state that counts at its moment, also after a snapshot has come.
+pub struct Reader<C: RaftTypeConfig> {
+    shared: Arc<Shared<C>>,
+}
+
+impl<C: RaftTypeConfig> Clone for Reader<C> {
+    fn clone(&self) -> Self {
+        Reader {
+            shared: self.shared.clone(),
+        }
+    }
+}
+
+impl<C: RaftTypeConfig> Debug for Reader<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader")
+            .field("moment", &self.moment())
+            .finish()
+    }
+}
+
+/// An item, or none, and the moment by which that was judged.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// The item.
+    pub item: Option<Item>,
+    /// In milliseconds since 1970.
+    pub at_ms: u64,
+}
+
+impl<C: RaftTypeConfig> Reader<C> {
+    pub(crate) fn new(shared: Arc<Shared<C>>) -> Reader<C> {
+        Reader { shared }
+    }
+
+    /// How far the state has got.
+    pub fn moment(&self) -> Moment<C> {
+        self.shared.moment.borrow().clone()
+    }
+
+    /// Waits until an entry of this index, or a later one, is applied.
+    pub async fn applied(&self, index: u64) -> Moment<C> {
+        let mut moments = self.shared.moment.subscribe();
+        let is_there = |moment: &Moment<C>| {
+            let applied = moment.applied.as_ref();
+            applied.is_some_and(|applied| applied.index >= index)
+        };
+        match moments.wait_for(is_there).await {
+            Ok(moment) => moment.clone(),
+            Err(_) => unreachable!("the sender is ours, too"),
+        }
+    }
+
+    /// The reason why apply waits, if it does: want of room, memory, descriptors or flushing. Such a node is not ready.
+    pub fn waits_for(&self) -> Option<Error> {
+        self.shared.waits_for()
+    }
+
+    /// An item as of a moment that is not before this one, in milliseconds since 1970; 0: as of what is applied. An answer's own
+    /// moment is in it.
+    ///
+    /// # Errors
+    /// Those of the engine, and a container that the machine has not named.
+    pub fn get(&self, container: &str, key: impl AsRef<[u8]>, at_ms: u64) -> Result<Shown, Error> {
+        let open = self.shared.open();
+        let item = container_of(&open, container)?.item(key)?;
+        // The read has judged by no later time than this.
+        let at_ms = at_ms.max(millis(open.db.now()));
+        let is_live = |item: &Item| item.expires_at().is_none_or(|end| millis(end) > at_ms);
+        Ok(Shown {
+            item: item.filter(is_live),
+            at_ms,
+        })
+    }
+
+    /// A snapshot for scans and counts, all of it judged at one moment: this one, in milliseconds since 1970, or the state's time
+    /// if that is later. It holds purges back as long as it is open.
+    pub fn view(&self, at_ms: u64) -> View {
+        let open = self.shared.open();
+        loop {
+            let at_ms = at_ms.max(millis(open.db.now()));
+            let at = UNIX_EPOCH + Duration::from_millis(at_ms);
+            let snapshot = open.db.snapshot_at(at);
+            // It is of a later moment where time has moved past this one before it was taken.
+            if millis(open.db.now()) <= at_ms {
+                return View {
+                    snapshot,
+                    at_ms,
+                    _open: open,
+                };
+            }
+        }
+    }
+
+    /// Writes the state's memtables to tables.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn flush(&self) -> Result<(), Error> {
+        self.shared.open().db.flush()
+    }
+
+    /// Figures of the state's database.
+    pub fn stats(&self) -> ebbtide::Stats {
+        self.shared.open().db.stats()
+    }
+}
+
+fn container_of<'o>(open: &'o Open, name: &str) -> Result<&'o ebbtide::Container, Error> {
+    open.containers
+        .get(name)
+        .ok_or_else(|| Error::InvalidArgument {
+            what: "container name",
+            given: name.to_owned(),
+            allowed: "one that the machine has named (Machine::containers)",
+        })
+}
+
+fn millis(moment: SystemTime) -> u64 {
+    moment
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_millis() as u64
+}
+
+/// A snapshot of a state at one moment.
+pub struct View {
+    snapshot: ebbtide::Snapshot,
+    /// The moment, in milliseconds since 1970.
+    pub at_ms: u64,
+    _open: Arc<Open>,
+}
+
+impl Deref for View {
+    type Target = ebbtide::Snapshot;
+
+    fn deref(&self) -> &ebbtide::Snapshot {
+        &self.snapshot
+    }
+}
