@@ -89,7 +89,7 @@ async fn measure(node: &Node, clients: u64, seconds: f64, reads: bool) -> Run {
         tokio::spawn(async move {
             let (mut times, mut n) = (vec![], 0);
             while Instant::now() < end {
-                let (begun, key) = (Instant::now(), client << 32 | n % 100_000);
+                let (begun, key) = (Instant::now(), (client << 32) | (n % 100_000));
                 if reads {
                     let at = leader.read().await.expect("a leader");
                     let shown = reader.get("items", key.to_be_bytes(), at);
