@@ -184,17 +184,16 @@ struct World {
     c: Container,
     policy: &'static [&'static str],
     default: Option<i64>,
+    durability: Durability,
     n: u64,
 }
 
-fn open(sim: &Sim, clock: &ManualClock) -> Documents {
+fn open(sim: &Sim, clock: &ManualClock, durability: Durability) -> Documents {
     let options = Options::new()
         .clock(clock.clone())
         .fs(Arc::new(sim.clone()))
         .stepped();
-    let options = options
-        .durability(Durability::Sync)
-        .memtable_bytes(64 << 10);
+    let options = options.durability(durability).memtable_bytes(64 << 10);
     Documents::with(options.open("/db").unwrap()).unwrap()
 }
 
@@ -202,7 +201,9 @@ impl World {
     fn new(seed: u64) -> World {
         let mut random = Random(seed);
         let (clock, sim) = (ManualClock::new(START_MS), Sim::new(seed));
-        let documents = open(&sim, &clock);
+        // Without waiting nothing is written under `Sync`.
+        let durability = random.pick(&[Durability::Sync, Durability::Buffered]);
+        let documents = open(&sim, &clock, durability);
         documents.create_database("db").unwrap();
         let (policy, default) = (
             random.pick(&POLICIES),
@@ -219,6 +220,7 @@ impl World {
             c,
             policy,
             default,
+            durability,
             n: 0,
         }
     }
@@ -324,7 +326,7 @@ impl World {
                 self.sim.kill()
             }
         };
-        self.documents = open(&self.sim, &self.clock);
+        self.documents = open(&self.sim, &self.clock, self.durability);
         self.c = self.documents.container("db", "c").unwrap();
         self.all_are_whole();
     }
