@@ -66,6 +66,32 @@ fn writers_of_one_document() {
     assert_eq!(n(&c.read(&key(), "1").unwrap()), THREADS as u64 * ROUNDS);
 }
 
+/// Each counts on by the version that it has read, and none waits: so none is lost.
+#[test]
+fn writers_that_do_not_wait() {
+    let (documents, _) = documents();
+    let c = container(&documents, "");
+    c.create(&key(), &body("1", ",\"n\":0")).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut done = 0;
+                while done < 1_000 {
+                    let read = c.read(&key(), "1").unwrap();
+                    let next = body("1", &format!(",\"n\":{}", n(&read) + 1));
+                    let current = Conditions::if_match(read.version);
+                    match c.try_upsert(&key(), &next, &current) {
+                        Ok(AtOnce::Ready(_)) => done += 1,
+                        Ok(AtOnce::WouldWait) => thread::yield_now(),
+                        Err(error) => assert_eq!(error.status(), 412),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(n(&c.read(&key(), "1").unwrap()), 4_000);
+}
+
 /// A batch moves between two documents; whoever reads them by a batch sees their sum.
 #[test]
 fn a_batch_is_seen_whole() {
