@@ -58,7 +58,8 @@ fn server(clock: ClockKind, key: Option<&Path>) -> Server {
 fn suite(version: &str, files: &[String]) -> Option<BTreeMap<String, String>> {
     let folder = folder("azure-python");
     std::fs::create_dir_all(&folder).unwrap();
-    let key = folder.join("key");
+    // Of each suite its own: they run beside each other.
+    let key = folder.join(format!("key of {}", files[0]));
     std::fs::write(&key, "ZWJidGlkZQ==").unwrap();
     let server = server(ClockKind::System, Some(&key));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/azure/suite.py");
