@@ -164,6 +164,14 @@ fn open(folder: &Path) -> Store {
     StateStore::open(folder, Counters, StateOptions::default()).unwrap()
 }
 
+async fn with_an_item(folder: &Path) -> Store {
+    let mut state = open(folder);
+    let put = vec![put("own", Life::Never)];
+    let applied = state.apply([entry(log_id(1, 1, 0), START, 0, put)]);
+    applied.await.unwrap();
+    state
+}
+
 async fn filled(folder: &Path) -> Store {
     let mut state = open(folder);
     for index in 0..50 {
@@ -303,16 +311,7 @@ async fn a_stream_that_is_damaged_or_cut_short_changes_nothing() {
     let (meta, mut from) = sent(&mut state).await;
     let mut whole = vec![];
     from.read_to_end(&mut whole).await.unwrap();
-    let mut other = open(&at("two"));
-    other
-        .apply([entry(
-            log_id(1, 1, 0),
-            START,
-            0,
-            vec![put("own", Life::Never)],
-        )])
-        .await
-        .unwrap();
+    let mut other = with_an_item(&at("two")).await;
     let places = (0..whole.len()).step_by(whole.len() / 40);
     for (n, place) in places.enumerate() {
         let mut stream = whole.clone();
@@ -377,16 +376,7 @@ async fn a_view_outlives_the_snapshot_that_replaces_its_state() {
     let folder = testkit::scratch();
     let at = |name: &str| folder.path().join(name);
     let mut state = filled(&at("one")).await;
-    let mut other = open(&at("two"));
-    other
-        .apply([entry(
-            log_id(1, 1, 0),
-            START,
-            0,
-            vec![put("own", Life::Never)],
-        )])
-        .await
-        .unwrap();
+    let mut other = with_an_item(&at("two")).await;
     let view = other.reader().view(0);
     let (meta, snapshot) = sent(&mut state).await;
     other.install_snapshot(&meta, snapshot).await.unwrap();

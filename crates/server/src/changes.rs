@@ -35,13 +35,7 @@ pub(crate) fn changes(state: &State, request: &Request, container: &Container) -
             (page.documents, page.version)
         }
         Part::Within(range) => {
-            let within = Within {
-                container,
-                layout,
-                range,
-                now: state.now(),
-            };
-            let page = within.changes(at, request.page()?)?;
+            let page = Within::new(state, container, range).changes(at, request.page()?)?;
             (page.documents, page.version)
         }
     };

@@ -46,13 +46,8 @@ fn list(state: &State, request: &Request, container: &Container) -> Answer {
             (page.documents, page.continuation)
         }
         Part::Within(range) => {
-            let within = Within {
-                container,
-                layout,
-                range,
-                now: state.now(),
-            };
-            let page = within.list(request.page()?, continuation(request)?)?;
+            let page = Within::new(state, container, range)
+                .list(request.page()?, continuation(request)?)?;
             (page.documents, page.continuation)
         }
     };

@@ -165,7 +165,7 @@ pub(crate) fn query(state: &State, request: &Request, container: &Container) -> 
             let limits = limits(request)?;
             let query = |number, rest| {
                 let range = layout.range(number);
-                let within = within(state, container, range);
+                let within = Within::new(state, container, range);
                 within.query(&text, &parameters, &limits, rest)
             };
             let from = continuation(request)?.unwrap_or_default();
@@ -182,15 +182,6 @@ pub(crate) fn query(state: &State, request: &Request, container: &Container) -> 
     Ok(measured(request, reply, rows.len(), began.elapsed()))
 }
 
-fn within<'a>(state: &State, container: &'a Container, range: Range) -> Within<'a> {
-    Within {
-        container,
-        layout: state.partitions.layout(container),
-        range,
-        now: state.now(),
-    }
-}
-
 /// A page of rows, and where the next one goes on.
 fn of_part(
     state: &State,
@@ -204,7 +195,7 @@ fn of_part(
     Ok(match part {
         Part::Nothing => (of_nothing(text, parameters, state.now())?, None),
         Part::Within(range) => {
-            let within = within(state, container, range);
+            let within = Within::new(state, container, range);
             let (rows, next) = within.query(text, parameters, &limits, continuation(request)?)?;
             (rows, next.map(|next| continue_after(&next)))
         }

@@ -17,15 +17,16 @@ use serde_json::Value;
 use crate::hash::digest;
 use crate::partitions::{Layout, Range};
 use crate::reply::Failure;
+use crate::state::State;
 
 const READ_AT_ONCE: usize = 1000;
 
 /// A part of a container.
 pub(crate) struct Within<'a> {
-    pub container: &'a Container,
-    pub layout: Layout,
-    pub range: Range,
-    pub now: SystemTime,
+    container: &'a Container,
+    layout: Layout,
+    range: Range,
+    now: SystemTime,
 }
 
 /// Where a query goes on.
@@ -63,7 +64,16 @@ pub(crate) fn across(
     Ok((rows, (partition < partitions).then_some(next)))
 }
 
-impl Within<'_> {
+impl<'a> Within<'a> {
+    pub fn new(state: &State, container: &'a Container, range: Range) -> Within<'a> {
+        Within {
+            container,
+            layout: state.partitions.layout(container),
+            range,
+            now: state.now(),
+        }
+    }
+
     fn has(&self, document: &Document) -> bool {
         self.layout.has(&self.range, self.container, document)
     }
