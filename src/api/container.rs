@@ -224,6 +224,10 @@ impl Container {
     /// assert_eq!(third.written, None); // written since
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// # Errors
+    /// Those of [`Container::put_with_ttl`]; and [`Error::InvalidArgument`](crate::Error::InvalidArgument) where `accepts` writes
+    /// this key itself: nothing is written then.
     pub fn put_if(
         &self,
         key: impl AsRef<[u8]>,

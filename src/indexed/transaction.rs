@@ -24,7 +24,7 @@ use crate::api::writing::{Update, other_ttl, write_ttl};
 use crate::base::{Error, Result, Seq, Timestamp, Ttl};
 use crate::data::item::Item;
 use crate::data::version::Version;
-use crate::data::write::{Updated, Written};
+use crate::data::write::{PutIf, Updated, Written};
 use crate::indexed::container::{Definition, IndexedContainer};
 use crate::indexed::entry::{self, STATE};
 
@@ -336,6 +336,24 @@ impl<'t> IndexedTransaction<'t> {
         Ok(self.change(key.as_ref(), replace)?.1)
     }
 
+    /// As [`IndexedContainer::put_if`]. The closure is called once.
+    pub fn put_if(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+        accepts: impl FnOnce(Option<Version>) -> bool,
+    ) -> Result<PutIf> {
+        let put = |found: Option<&Item>| match accepts(found.map(Item::version)) {
+            true => Update::Write(value, ttl.into()),
+            false => Update::Keep,
+        };
+        let (before, is_written) = self.change(key.as_ref(), put)?;
+        let before = before.map(|before| before.version());
+        let written = is_written.then(|| self.written());
+        Ok(PutIf { before, written })
+    }
+
     /// As [`IndexedContainer::touch`].
     pub fn touch(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let touch = |found: Option<&Item>| match found {
@@ -387,9 +405,16 @@ impl<'t> IndexedTransaction<'t> {
         decide: impl FnOnce(Option<&Item>) -> Update,
     ) -> Result<Updated> {
         let (before, is_written) = self.change(key.as_ref(), decide)?;
-        let now = Timestamp::from_system_time_up(self.transaction.now());
-        let written = is_written.then(|| Written::new(Seq::MAX, now));
+        let written = is_written.then(|| self.written());
         Ok(Updated::new(before, written))
+    }
+
+    /// A write of the transaction, until the commit gives it its version and time.
+    fn written(&self) -> Written {
+        Written::new(
+            Seq::MAX,
+            Timestamp::from_system_time_up(self.transaction.now()),
+        )
     }
 
     /// As [`IndexedContainer::rename`].

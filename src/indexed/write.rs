@@ -7,7 +7,8 @@ use crate::api::arguments::KeyBounds;
 use crate::api::writing::Update;
 use crate::base::{Result, Ttl};
 use crate::data::item::Item;
-use crate::data::write::{Updated, Written};
+use crate::data::version::Version;
+use crate::data::write::{PutIf, Updated, Written};
 use crate::indexed::container::IndexedContainer;
 use crate::indexed::transaction::IndexedTransaction;
 
@@ -64,6 +65,20 @@ impl IndexedContainer {
     ) -> Result<bool> {
         let ttl = ttl.into();
         self.run(|tx| tx.replace(&key, &value, ttl))
+    }
+
+    /// As [`Container::put_if`](crate::Container::put_if), with the item's entries, for which the value that is there is read.
+    pub fn put_if(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+        mut accepts: impl FnMut(Option<Version>) -> bool,
+    ) -> Result<PutIf> {
+        let ttl = ttl.into();
+        let (done, written) = self.run_and_tell(|tx| tx.put_if(&key, &value, ttl, &mut accepts))?;
+        let (before, written) = (done.before, done.written.map(|_| written));
+        Ok(PutIf { before, written })
     }
 
     /// As [`Container::touch`](crate::Container::touch), with the item's entries.

@@ -154,6 +154,21 @@ fn what_is_returned_is_the_item_as_it_was_written() {
             .written
             .is_none()
     );
+    let put_over = |version| c.put_if("k", "t9 @c", Ttl::Keep, |found| found == Some(version));
+    let refused = put_over(touched.version()).unwrap();
+    assert_eq!(refused.before, Some(stored.version()));
+    assert!(
+        refused.written.is_none()
+            && db
+                .transaction(|tx| tx.indexed(&c).find_by("tag", "t9"))
+                .unwrap()
+                .is_empty()
+    );
+    let written = put_over(stored.version()).unwrap().written.unwrap();
+    let found = db
+        .transaction(|tx| tx.indexed(&c).find_by("tag", "t9"))
+        .unwrap();
+    assert_eq!(found[0].version(), written.version());
 }
 
 /// Where ttl is off it lives, though it had ended when it was put, and its lifetime is 0.

@@ -136,8 +136,12 @@ pub(in crate::engine) fn check_keys(
 
 fn refusal(state: &ContainerState) -> Error {
     let given = format!(
-        "by the closure of an update of its key, in container {:?},",
+        "by the closure that decides on its key, in container {:?},",
         state.name()
     );
-    Error::invalid("write", given, "the closure answers what is to be written")
+    Error::invalid(
+        "write",
+        given,
+        "the closure answers what is to be written, or whether",
+    )
 }

@@ -64,25 +64,28 @@ pub(in crate::engine) struct ObservedContainer<'a> {
 /// The version that was found at each key; none where none was. Most writes rely on one key, which takes no memory.
 #[derive(Default)]
 struct ObservedKeys<'a> {
-    /// Of one key; else they are in `several`.
-    one: Option<(Cow<'a, [u8]>, Option<Seq>)>,
-    several: BTreeMap<Cow<'a, [u8]>, Option<Seq>>,
+    first: Option<(Cow<'a, [u8]>, Option<Seq>)>,
+    /// All but the first.
+    others: BTreeMap<Cow<'a, [u8]>, Option<Seq>>,
 }
 
 impl<'a> ObservedKeys<'a> {
     fn insert(&mut self, key: Cow<'a, [u8]>, version: Option<Seq>) {
-        if self.one.is_none() && self.several.is_empty() {
-            self.one = Some((key, version));
-        } else {
-            self.several.extend(self.one.take());
-            self.several.insert(key, version);
+        match &mut self.first {
+            None => self.first = Some((key, version)),
+            Some((first, of_first)) if *first == key => *of_first = version,
+            Some(_) => drop(self.others.insert(key, version)),
         }
     }
 
-    fn iter(&self) -> impl Iterator<Item = (&[u8], Option<Seq>)> + Clone {
-        let one = self.one.iter().map(|(key, version)| (&**key, *version));
-        let several = self.several.iter();
-        one.chain(several.map(|(key, version)| (&**key, *version)))
+    fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.others.len()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&[u8], Option<Seq>)> {
+        let first = self.first.iter().map(|(key, version)| (&**key, *version));
+        let others = self.others.iter();
+        first.chain(others.map(|(key, version)| (&**key, *version)))
     }
 
     fn keys(&self) -> impl Iterator<Item = &[u8]> {
@@ -90,8 +93,8 @@ impl<'a> ObservedKeys<'a> {
     }
 
     fn retain(&mut self, is_kept: impl Fn(&[u8]) -> bool) {
-        self.one.take_if(|(key, _)| !is_kept(key));
-        self.several.retain(|key, _| is_kept(key));
+        self.first.take_if(|(key, _)| !is_kept(key));
+        self.others.retain(|key, _| is_kept(key));
     }
 }
 
@@ -254,13 +257,10 @@ impl<'a> Observed<'a> {
 
     /// The version relied on from the stamp until the write is published: one that may end meanwhile.
     pub fn relies_on(&self) -> Option<Seq> {
-        let mut keys = self.containers.iter().flat_map(|of| of.keys.iter());
-        let is_alone = keys.clone().nth(1).is_none() && self.judged.is_empty();
-        if is_alone
-            && self.containers.iter().all(|of| of.ranges.is_empty())
-            && let Some((_, version)) = keys.next()
-        {
-            return version;
+        let keys: usize = self.containers.iter().map(|of| of.keys.len()).sum();
+        let is_alone = keys == 1 && self.judged.is_empty();
+        if is_alone && self.containers.iter().all(|of| of.ranges.is_empty()) {
+            return self.containers.iter().find_map(|of| of.versions().next());
         }
         let ends = self.containers.iter().any(|of| of.first_end.is_some());
         (ends || !self.judged.is_empty()).then_some(SEVERAL)
