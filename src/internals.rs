@@ -24,7 +24,7 @@ pub use crate::wal::{FrameHeader, FrameKind, Log, LogOptions, PayloadCrc, replay
 /// The decoders of file parts, without the checksums before them, for fuzzing.
 pub mod pieces {
     pub use crate::table::{Footer, Index, Layout, Share, Trailer, build_filter, may_contain};
-    pub use crate::wal::{Decoder, Encoder, SegmentHeader};
+    pub use crate::wal::{Decoder, Encoder, FrameHead, SegmentHeader};
 }
 
 /// The compaction picker, which `examples/policy.rs` simulates.

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use bytes::Bytes;
 use ebbtide::internals::pieces::{
-    Decoder, Encoder, Footer, Index, Layout, SegmentHeader, Share, Trailer, build_filter,
-    may_contain,
+    Decoder, Encoder, Footer, FrameHead, Index, Layout, SegmentHeader, Share, Trailer,
+    build_filter, may_contain,
 };
 use ebbtide::internals::{
     ByteReader, PayloadCrc, Seek, Seq, Timestamp, hash_key, put_frame, read_frame,
@@ -80,8 +80,14 @@ fn log_frame(input: &mut Input<'_>) {
     if let Ok(found) = Decoder::new(segment).frame(position, &bytes) {
         let crc = PayloadCrc::of(found.payload);
         let encoder = Encoder::new(segment);
-        let len = found.payload.len();
-        let head = encoder.head(position, found.watermark, &found.header, len, crc);
+        let of_payload = (found.payload.len(), crc);
+        let mut head = FrameHead::empty();
+        encoder.head(
+            &mut head,
+            (position, found.watermark),
+            &found.header,
+            of_payload,
+        );
         assert_eq!([head.bytes(), found.payload].concat(), bytes[..found.len]);
         // Elsewhere it is none.
         assert!(Decoder::new(segment).frame(position + 1, &bytes).is_err());

@@ -1,7 +1,6 @@
 //! The merge of sorted sources, each read by a [`Cursor`]; cursor.rs defines steps, seeks and dead spans.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 use crate::base::record::{RecordRef, key_prefix};
 use crate::base::{Error, Result, Seq};
@@ -26,7 +25,7 @@ use crate::expiry::ExpiryView;
 pub struct Merge<C> {
     cursors: Vec<C>,
     /// The range tombstones, if there is an expiry view.
-    tombstones: Arc<RangeTombstones>,
+    tombstones: RangeTombstones,
     /// The cursors in order, without those at their end.
     order: Vec<MergeEntry>,
     forward: bool,
@@ -56,12 +55,12 @@ struct MergeEntry {
 impl<C: Cursor> Merge<C> {
     /// A merge of these cursors, after a seek to `to`.
     pub fn seek(cursors: Vec<C>, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<Self> {
-        Merge::seek_under((Arc::default(), Passing::default()), cursors, to, view)
+        Merge::seek_under(Default::default(), cursors, to, view)
     }
 
     /// The same; with an expiry view, records that `tombstones` cover show nothing, and bare ranges are passed over.
     pub fn seek_under(
-        (tombstones, passing): (Arc<RangeTombstones>, Passing),
+        (tombstones, passing): (RangeTombstones, Passing),
         mut cursors: Vec<C>,
         to: Seek<'_>,
         view: Option<&ExpiryView>,

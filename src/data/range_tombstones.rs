@@ -393,13 +393,14 @@ impl Fragments {
 /// The union of the range deletes of several sources, for one reader.
 #[derive(Clone, Default)]
 pub struct RangeTombstones {
-    parts: Vec<Arc<Fragments>>,
+    /// None where there are none, as mostly: each source of a scan has a clone.
+    parts: Option<Arc<[Arc<Fragments>]>>,
 }
 
 impl fmt::Debug for RangeTombstones {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RangeTombstones")
-            .field("parts", &self.parts.len())
+            .field("parts", &self.parts().len())
             .finish_non_exhaustive()
     }
 }
@@ -423,22 +424,27 @@ impl RangeTombstones {
     /// Joins these.
     pub fn new(parts: impl IntoIterator<Item = Arc<Fragments>>) -> RangeTombstones {
         let parts = parts.into_iter().filter(|part| !part.is_empty());
+        let parts: Vec<_> = parts.collect();
         RangeTombstones {
-            parts: parts.collect(),
+            parts: (!parts.is_empty()).then(|| parts.into()),
         }
+    }
+
+    fn parts(&self) -> &[Arc<Fragments>] {
+        self.parts.as_deref().unwrap_or_default()
     }
 
     /// Whether no key is covered.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.parts.is_empty()
+        self.parts.is_none()
     }
 
     /// The highest sequence number of a range delete over the key: older records of it are deleted.
     #[inline]
     pub fn max_covering_seq(&self, key: &[u8]) -> Seq {
         // Checked for each record, and mostly there are none.
-        match self.parts.is_empty() {
+        match self.is_empty() {
             true => Seq(0),
             false => self.max_of_parts(key),
         }
@@ -446,7 +452,7 @@ impl RangeTombstones {
 
     fn max_of_parts(&self, key: &[u8]) -> Seq {
         let mut max_seq = Seq(0);
-        for part in &self.parts {
+        for part in self.parts() {
             max_seq = max_seq.max(part.max_covering_seq(key));
         }
         max_seq
@@ -456,7 +462,7 @@ impl RangeTombstones {
     /// not deleted.
     pub fn max_over(&self, first: &[u8], last: &[u8]) -> Seq {
         let mut max_seq = Seq(0);
-        for part in &self.parts {
+        for part in self.parts() {
             part.visit(first, last, |_, seq| max_seq = max_seq.max(seq));
         }
         max_seq
@@ -465,7 +471,7 @@ impl RangeTombstones {
     /// A lower bound of the covering sequence number over all keys from `first` to `last`, both included: lower than
     /// the truth where only several sources together cover them all.
     pub fn min_covering_seq(&self, first: &[u8], last: &[u8]) -> Seq {
-        let parts = self.parts.iter();
+        let parts = self.parts().iter();
         let below = parts.map(|part| part.min_covering_seq(first, last));
         below.max().unwrap_or_default()
     }

@@ -28,7 +28,7 @@ pub struct Horizon {
     /// Later writes are not seen.
     pub max: Seq,
     /// The range deletes up to that sequence number.
-    pub tombstones: Arc<RangeTombstones>,
+    pub tombstones: RangeTombstones,
     /// The ranges that the reader may pass over unread; none unless it judges by the time of each step.
     pub bare: Option<Arc<BareRanges>>,
 }

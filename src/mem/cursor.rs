@@ -30,7 +30,7 @@ const FETCHED_AHEAD: usize = 12;
 pub struct MemCursor {
     window: Window,
     /// The range tombstones, if there is an expiry view.
-    tombstones: Arc<RangeTombstones>,
+    tombstones: RangeTombstones,
     dead_span: Option<Dead>,
     /// Records of the window that were examined and are shown one by one.
     shown: Range<usize>,
@@ -46,14 +46,14 @@ impl MemCursor {
     pub(super) fn new(tree: Arc<Tree>) -> MemCursor {
         MemCursor {
             window: Window::new(tree),
-            tombstones: Arc::default(),
+            tombstones: RangeTombstones::default(),
             dead_span: None,
             shown: 0..0,
         }
     }
 
     /// With an expiry view, records that `tombstones` cover count as dead.
-    pub fn under(self, tombstones: Arc<RangeTombstones>) -> MemCursor {
+    pub fn under(self, tombstones: RangeTombstones) -> MemCursor {
         MemCursor { tombstones, ..self }
     }
 

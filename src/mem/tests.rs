@@ -825,7 +825,7 @@ fn dead_spans_hide_what_they_should() {
                 to: Some(format!("{:05}", keys / 3).into_bytes()),
             };
             let fragments = Fragments::of([(&deleted, Seq(max / 2))]);
-            let tombstones = Arc::new(RangeTombstones::new([Arc::new(fragments)]));
+            let tombstones = RangeTombstones::new([Arc::new(fragments)]);
             let mut newest: BTreeMap<&[u8], Header> = BTreeMap::new();
             for (key, header) in records.iter().filter(|record| record.1.seq <= Seq(max)) {
                 newest.insert(key, *header);

@@ -320,6 +320,15 @@ pub struct FrameHead {
 }
 
 impl FrameHead {
+    /// None yet, for [`Encoder::head`].
+    #[inline]
+    pub fn empty() -> FrameHead {
+        FrameHead {
+            bytes: [0; POSITION_LEN + HEAD_LEN_MAX],
+            end: POSITION_LEN,
+        }
+    }
+
     /// The bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
@@ -342,16 +351,15 @@ impl Encoder {
         }
     }
 
-    /// The head of a frame with so much payload of this checksum.
+    /// Makes the head of a frame with a payload of this length and checksum, in place: it has some hundred bytes.
     #[inline]
     pub fn head(
         &self,
-        position: u64,
-        watermark: u64,
+        head: &mut FrameHead,
+        (position, watermark): (u64, u64),
         header: &FrameHeader,
-        payload_len: usize,
-        payload_crc: PayloadCrc,
-    ) -> FrameHead {
+        (payload_len, payload_crc): (usize, PayloadCrc),
+    ) {
         let segment = &self.segment;
         let always = [
             payload_len as u64,
@@ -364,10 +372,6 @@ impl Encoder {
             (header.settled.0, header.written_at.0),
             (segment.edit, header.edit),
         ];
-        let mut head = FrameHead {
-            bytes: [0; POSITION_LEN + HEAD_LEN_MAX],
-            end: 0,
-        };
         let bytes = &mut head.bytes;
         bytes[..POSITION_LEN].copy_from_slice(&position.to_le_bytes());
         let mut len = POSITION_LEN + 1;
@@ -386,9 +390,7 @@ impl Encoder {
         let mut crc = self.segment_crc.clone();
         crc.update(&bytes[..len]);
         bytes[len..len + 4].copy_from_slice(&crc.finalize().to_le_bytes());
-        len += 4;
-        head.end = len;
-        head
+        head.end = len + 4;
     }
 }
 

@@ -52,8 +52,8 @@ pub use chain::{
 };
 pub use drain::{drain_ring, remove_rings};
 pub use frame::{
-    Decoder, Encoder, FrameHeader, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc,
-    Position, SegmentHeader, SyncedNote,
+    Decoder, Encoder, FrameHead, FrameHeader, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN,
+    PayloadCrc, Position, SegmentHeader, SyncedNote,
 };
 pub use keep::{doubt_syncs, keep};
 pub use replay::{Frame, Replayed, SegmentSummary, replay, salvage, salvage_ahead};

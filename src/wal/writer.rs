@@ -22,10 +22,9 @@ use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::{Error, Result, Seq, Timestamp, spans};
 use crate::env::{Fs, Ring, monotonic};
 use crate::wal::chain::{LogStart, ring_name};
-use crate::wal::frame::HEAD_LEN_MAX;
 use crate::wal::frame::{
-    Encoder, FrameHeader, FrameKind, NO_SYNC, PayloadCrc, Position, RING_TAIL_LEN, RingMark,
-    SYNCED_NOTE_LEN, SYNCS_AT, SegmentHeader, SyncedNote,
+    Encoder, FrameHead, FrameHeader, FrameKind, HEAD_LEN_MAX, NO_SYNC, PayloadCrc, Position,
+    RING_TAIL_LEN, RingMark, SYNCED_NOTE_LEN, SYNCS_AT, SegmentHeader, SyncedNote,
 };
 use crate::wal::group::{Group, Lead, Seat};
 use crate::wal::segments::{Kept, LentSegments, Segment, SegmentInfo, Segments};
@@ -510,15 +509,17 @@ impl Appender {
     ) -> Result<Position> {
         self.log.check()?;
         let (position, watermark) = (self.end, self.log.synced().0);
-        let encode = |encoder: &Encoder| {
-            encoder.head(position, watermark, header, payload.len(), payload_crc)
+        let mut head = FrameHead::empty();
+        let encode = |encoder: &Encoder, head: &mut FrameHead| {
+            let of_payload = (payload.len(), payload_crc);
+            encoder.head(head, (position, watermark), header, of_payload);
         };
-        let mut head = encode(&self.encoder);
+        encode(&self.encoder, &mut head);
         let len = (head.bytes().len() + payload.len()) as u64;
         if position + len > self.segment.full_at() {
             // Relative to the new segment's header, the frame is no longer than before.
             self.roll(header, len)?;
-            head = encode(&self.encoder);
+            encode(&self.encoder, &mut head);
         }
         let frame = [head.bytes(), payload];
         let log = &*self.log;

@@ -107,7 +107,7 @@ fn after_a_failed_step_a_walk_fails_and_has_no_end() {
         let view = ExpiryView::at(Timestamp(2), Settings::default);
         let horizon = Horizon {
             max: Seq(9),
-            tombstones: Arc::default(),
+            tombstones: RangeTombstones::default(),
             bare: None,
         };
         let mut walk = Walk::seek(cursors, horizon, to, &view).unwrap();

@@ -1,6 +1,6 @@
 //! The open snapshots, and the versions of records that jobs keep for them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::base::sync::{Guard, Mutex};
@@ -29,15 +29,21 @@ impl Frozen {
 /// The sequence numbers of the open snapshots, each counted as often as it is held.
 #[derive(Default)]
 pub struct Snapshots {
-    open: Mutex<BTreeMap<Seq, Open>>,
+    /// Ascending: what is published is the last, and most go first. Each scan has one, so a map's nodes are too dear.
+    open: Mutex<VecDeque<Open>>,
 }
 
 /// The snapshots of one sequence number.
-#[derive(Default)]
 struct Open {
+    seq: Seq,
     count: usize,
     /// Since when a user has held one; `None`: scans hold them.
     since: Option<Timestamp>,
+}
+
+/// The place of this sequence number among those, and whether it is there.
+fn place(open: &VecDeque<Open>, seq: Seq) -> std::result::Result<usize, usize> {
+    open.binary_search_by_key(&seq, |open| open.seq)
 }
 
 impl Snapshots {
@@ -50,7 +56,18 @@ impl Snapshots {
     ) -> SnapshotPin {
         let mut open = self.open.lock();
         let seq = published();
-        open.entry(seq).or_default().count += 1;
+        match open.back_mut() {
+            Some(last) if last.seq == seq => last.count += 1,
+            _ => {
+                let new = Open {
+                    seq,
+                    count: 1,
+                    since: None,
+                };
+                debug_assert!(open.back().is_none_or(|last| last.seq < seq));
+                open.push_back(new);
+            }
+        }
         SnapshotPin {
             seq,
             frozen: None,
@@ -62,29 +79,31 @@ impl Snapshots {
     /// The lowest; [`Seq::MAX`] if there is none.
     pub(in crate::engine) fn oldest(&self) -> Seq {
         let open = self.open.lock();
-        open.first_key_value().map_or(Seq::MAX, |(seq, _)| *seq)
+        open.front().map_or(Seq::MAX, |open| open.seq)
     }
 
     /// The sequence numbers, ascending.
     pub(in crate::engine) fn list(&self) -> Vec<Seq> {
-        self.open.lock().keys().copied().collect()
+        self.open.lock().iter().map(|open| open.seq).collect()
     }
 
     pub(in crate::engine) fn count(&self) -> usize {
-        self.open.lock().values().map(|open| open.count).sum()
+        self.open.lock().iter().map(|open| open.count).sum()
     }
 
     /// Notes that a user holds this snapshot, from `now` on.
     pub(in crate::engine) fn note_held(&self, pin: &SnapshotPin, now: Timestamp) {
-        if let Some(open) = self.open.lock().get_mut(&pin.seq) {
-            open.since.get_or_insert(now);
+        let mut open = self.open.lock();
+        if let Ok(at) = place(&open, pin.seq) {
+            open[at].since.get_or_insert(now);
         }
     }
 
     /// Since when users have held a snapshot that may see a version from `seq` on; `None`: none does.
     pub(in crate::engine) fn held_since(&self, seq: Seq) -> Option<Timestamp> {
         let open = self.open.lock();
-        open.range(seq..).filter_map(|(_, open)| open.since).min()
+        let at = place(&open, seq).unwrap_or_else(|behind| behind);
+        open.range(at..).filter_map(|open| open.since).min()
     }
 }
 
@@ -146,10 +165,10 @@ impl SnapshotPin {
 impl Drop for SnapshotPin {
     fn drop(&mut self) {
         let mut open = self.snapshots.open.lock();
-        if let Some(same) = open.get_mut(&self.seq) {
-            same.count -= 1;
-            if same.count == 0 {
-                open.remove(&self.seq);
+        if let Ok(at) = place(&open, self.seq) {
+            open[at].count -= 1;
+            if open[at].count == 0 {
+                open.remove(at);
             }
         }
     }

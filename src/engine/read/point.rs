@@ -112,14 +112,12 @@ pub(in crate::engine) fn newest<'a, P: Patience>(
     max: Seq,
 ) -> Result<Option<Hit<'a>>, P::Failure> {
     let hash = hash_key(key);
-    let hit = match in_memory(read_state, hash, key, max) {
+    let is_covered = |seq| read_state.covers(key, seq, max);
+    // Each is returned from where it was found: to look at it here would move the hit, which is large.
+    match in_memory(read_state, hash, key, max) {
+        Some(hit) if is_covered(hit.header().seq) => Ok(None),
         Some(hit) => Ok(Some(hit)),
-        None => on_disk::<P>(read_state, hash, key, max),
-    };
-    // Returned as it is: to take it apart would move the hit, which is large.
-    match &hit {
-        Ok(Some(found)) if read_state.covers(key, found.header().seq, max) => Ok(None),
-        _ => hit,
+        None => on_disk::<P>(read_state, hash, key, max, is_covered),
     }
 }
 
@@ -143,25 +141,28 @@ pub(super) fn in_memory<'a>(
     None
 }
 
-/// Asks the runs in the order of their highest sequence numbers, until the version found is newer than all that remain.
+/// Asks the runs in the order of their highest sequence numbers, until the version found is newer than all that remain. One
+/// that is covered is none.
 #[inline(always)]
 fn on_disk<'a, P: Patience>(
     read_state: &'a ReadState,
     hash: u64,
     key: &[u8],
     max: Seq,
+    is_covered: impl Fn(Seq) -> bool,
 ) -> Result<Option<Hit<'a>>, P::Failure> {
     let runs = &read_state.version.runs;
     for (at, run) in runs.iter().enumerate() {
         if run.census.seq_min <= max
             && let Some(found) = run.get::<P>(hash, key, max)?
         {
-            return match runs.get(at + 1) {
+            let found = match runs.get(at + 1) {
                 Some(next) if found.header.seq <= next.census.seq_max => {
-                    newest_among::<P>(found, &runs[at + 1..], hash, key, max)
+                    newest_among::<P>(found, &runs[at + 1..], hash, key, max)?
                 }
-                _ => Ok(Some(Hit::Disk(found))),
+                _ => found,
             };
+            return Ok((!is_covered(found.header.seq)).then_some(Hit::Disk(found)));
         }
     }
     Ok(None)
@@ -169,13 +170,13 @@ fn on_disk<'a, P: Patience>(
 
 /// The newest of `best` and what these runs have, which may be newer. Apart, because most keys are in one run.
 #[inline(never)]
-fn newest_among<'a, P: Patience>(
+fn newest_among<P: Patience>(
     mut best: table::TableHit,
     runs: &[Arc<Run>],
     hash: u64,
     key: &[u8],
     max: Seq,
-) -> Result<Option<Hit<'a>>, P::Failure> {
+) -> Result<table::TableHit, P::Failure> {
     for run in runs {
         if best.header.seq > run.census.seq_max {
             break;
@@ -187,7 +188,7 @@ fn newest_among<'a, P: Patience>(
             best = found;
         }
     }
-    Ok(Some(Hit::Disk(best)))
+    Ok(best)
 }
 
 impl<'a, P: Patience> ReadPoint<'a, P> {

@@ -88,7 +88,7 @@ fn horizon_of(read_state: &ReadState, max: Seq, bare: Option<Arc<BareRanges>>) -
     let tombstones = RangeTombstones::new(ranges.flat_map(|ranges| ranges.as_of(max)));
     Horizon {
         max,
-        tombstones: Arc::new(tombstones),
+        tombstones,
         bare,
     }
 }

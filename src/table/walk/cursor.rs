@@ -40,13 +40,13 @@ use side::Side;
 impl Table {
     /// A cursor on the table, at first past its end.
     pub fn cursor(self: &Arc<Self>) -> TableCursor {
-        self.cursor_under(Arc::default())
+        self.cursor_under(RangeTombstones::default())
     }
 
     /// The same; with an expiry view, records that `tombstones` cover count as dead.
     pub(in crate::table) fn cursor_under(
         self: &Arc<Self>,
-        tombstones: Arc<RangeTombstones>,
+        tombstones: RangeTombstones,
     ) -> TableCursor {
         TableCursor {
             table: self.clone(),
@@ -113,7 +113,7 @@ struct Loaded {
 pub struct TableCursor {
     table: Arc<Table>,
     /// The range tombstones, if there is an expiry view.
-    tombstones: Arc<RangeTombstones>,
+    tombstones: RangeTombstones,
     state: State,
     /// The page of the index of a dead span or of a seek.
     page: usize,

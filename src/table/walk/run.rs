@@ -19,7 +19,7 @@ use crate::table::walk::cursor::TableCursor;
 /// A cursor on a run: tables in key order without overlap.
 pub struct RunCursor {
     tables: Arc<[Arc<Table>]>,
-    tombstones: Arc<RangeTombstones>,
+    tombstones: RangeTombstones,
     state: RunState,
     /// The table of the dead span, or of `inner`.
     number: usize,
@@ -38,11 +38,11 @@ enum RunState {
 impl RunCursor {
     /// A cursor on the run, at first past its end.
     pub fn new(tables: Arc<[Arc<Table>]>) -> RunCursor {
-        RunCursor::under(tables, Arc::default())
+        RunCursor::under(tables, RangeTombstones::default())
     }
 
     /// The same; with an expiry view, records that `tombstones` cover count as dead.
-    pub fn under(tables: Arc<[Arc<Table>]>, tombstones: Arc<RangeTombstones>) -> RunCursor {
+    pub fn under(tables: Arc<[Arc<Table>]>, tombstones: RangeTombstones) -> RunCursor {
         debug_assert!(tables.is_sorted_by(|a, b| a.last_key() < b.first_key()));
         RunCursor {
             tables,

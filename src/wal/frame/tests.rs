@@ -22,6 +22,17 @@ fn frame_header() -> FrameHeader {
     }
 }
 
+fn head_of(
+    encoder: &Encoder,
+    places: (u64, u64),
+    header: &FrameHeader,
+    payload: (usize, PayloadCrc),
+) -> FrameHead {
+    let mut head = FrameHead::empty();
+    encoder.head(&mut head, places, header, payload);
+    head
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -42,7 +53,7 @@ fn the_bytes_are_the_format() {
     assert_eq!(hex(&header), expected);
     let encoder = Encoder::new(segment());
     let crc = PayloadCrc::of(b"payload");
-    let head = encoder.head(1_234, 1_100, &frame_header(), 7, crc);
+    let head = head_of(&encoder, (1_234, 1_100), &frame_header(), (7, crc));
     let frame = [head.bytes(), b"payload"].concat();
     let expected = "1d07860102f403041402156a2c42565144d37061796c6f6164";
     assert_eq!(hex(&frame), expected);
@@ -68,7 +79,7 @@ fn no_frame_is_shorter_than_the_least() {
         edit: segment().edit,
         ..frame_header()
     };
-    let head = encoder.head(1_000, 1_000, &header, 0, PayloadCrc::of(b""));
+    let head = head_of(&encoder, (1_000, 1_000), &header, (0, PayloadCrc::of(b"")));
     assert_eq!(head.bytes().len(), FRAME_LEN_MIN);
 }
 
@@ -103,7 +114,7 @@ fn every_number_reads_back() {
                 edit: a,
             };
             let crc = PayloadCrc::of(b"");
-            let head = encoder.head(a, a.min(b), &header, 0, crc);
+            let head = head_of(&encoder, (a, a.min(b)), &header, (0, crc));
             let bytes = head.bytes();
             let decoded = Decoder::new(segment()).frame(a, bytes).unwrap();
             assert_eq!((decoded.header, decoded.watermark), (header, a.min(b)));
@@ -116,7 +127,7 @@ fn every_number_reads_back() {
 fn a_frame_is_whole_and_in_its_place_or_refused() {
     let encoder = Encoder::new(segment());
     let crc = PayloadCrc::of(b"payload");
-    let head = encoder.head(1_234, 1_100, &frame_header(), 7, crc);
+    let head = head_of(&encoder, (1_234, 1_100), &frame_header(), (7, crc));
     let frame = [head.bytes(), b"payload"].concat();
     let head_len = frame.len() - b"payload".len();
     let frames = Decoder::new(segment());
