@@ -7,16 +7,17 @@
 //!
 //! An answer at moment r is given by a state in which every write of an earlier moment has taken its place: so whatever comes
 //! later in the log has a time that is not before r. A client that gives up changes nothing of that: its write may still land.
-//! A ticket is closed by its outcome alone: applied, or the leadership over.
+//! A ticket is closed by its outcome alone: applied, or the leadership over. One whose holder still has it when the next leadership of
+//! the node begins stays open: nothing says yet that its entry was proposed under the one before.
 //!
 //! Invariants:
 //!
 //! 1. Moments are not before the time of the state when the leadership began, nor before any moment that was drawn before.
-//! 2. A wait ends when every write of a lower ticket is applied, or the leadership is over.
+//! 2. A wait ends when every write of a lower ticket is applied or can be no more, or the leadership is over.
 //! 3. No moment is drawn but between [`LogTime::lead`], when the leader's own blank entry is applied, and [`LogTime::quit`].
 //! 4. `until` is of an entry that is applied, and rises.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::task::{Context, Poll, Waker};
 
 use crate::sync::{Arc, Mutex, MutexGuard};
@@ -45,7 +46,8 @@ struct State {
     last_ms: u64,
     until_ms: u64,
     next: u64,
-    open: BTreeSet<u64>,
+    /// Tickets of writes without an outcome, and whether somebody has them: those may still be proposed.
+    open: BTreeMap<u64, bool>,
     /// Of reads, with their tickets.
     waiting: Vec<(u64, Waker)>,
 }
@@ -61,12 +63,14 @@ impl State {
     }
 
     fn is_clear(&self, ticket: u64) -> bool {
-        self.open.first().is_none_or(|first| *first > ticket)
+        self.open
+            .first_key_value()
+            .is_none_or(|(first, _)| *first > ticket)
     }
 
     /// Takes the wakers of those that wait for nothing any more.
     fn cleared(&mut self) -> Vec<Waker> {
-        let first = self.open.first().copied().unwrap_or(u64::MAX);
+        let first = self.open.keys().next().copied().unwrap_or(u64::MAX);
         let is_over = !self.is_leading;
         let is_clear = |(ticket, _): &mut (u64, Waker)| is_over || *ticket < first;
         let cleared = self.waiting.extract_if(.., is_clear);
@@ -86,12 +90,12 @@ impl std::fmt::Debug for LogTime {
     }
 }
 
-/// A write under way. It stays open when it is dropped: the write may still land.
+/// A write under way, to be held until its proposal has an outcome. Where it is dropped it stays open to the end of the leadership:
+/// the write may still land.
 #[derive(Debug)]
 #[must_use = "reads wait until it is applied"]
 pub struct WriteTicket {
     time: LogTime,
-    leadership: u64,
     number: u64,
     /// The entry's stamp, in milliseconds since 1970.
     pub stamp_ms: u64,
@@ -131,7 +135,8 @@ impl LogTime {
         state.is_leading = true;
         state.last_ms = state.last_ms.max(time_ms);
         state.until_ms = state.until_ms.max(until_ms);
-        state.open.clear();
+        // What was dropped has an outcome, or is in the log before this leadership.
+        state.open.retain(|_, is_held| *is_held);
         // They are of the leadership before, and find that out.
         let before = std::mem::take(&mut state.waiting);
         drop(state);
@@ -160,10 +165,9 @@ impl LogTime {
     pub fn draw_write(&self, wall_ms: u64) -> Result<WriteTicket, NotLeading> {
         let mut state = self.lock();
         let (number, stamp_ms) = state.draw(wall_ms)?;
-        state.open.insert(number);
+        state.open.insert(number, true);
         Ok(WriteTicket {
             time: self.clone(),
-            leadership: state.leadership,
             number,
             stamp_ms,
             until_ms: stamp_ms + RESERVE_MS,
@@ -215,13 +219,18 @@ impl WriteTicket {
     /// The entry is applied.
     pub fn applied(self) {
         let mut state = self.time.lock();
-        if state.leadership != self.leadership {
-            return;
-        }
         state.open.remove(&self.number);
         state.until_ms = state.until_ms.max(self.until_ms);
         let cleared = state.cleared();
         drop(state);
         cleared.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for WriteTicket {
+    fn drop(&mut self) {
+        if let Some(is_held) = self.time.lock().open.get_mut(&self.number) {
+            *is_held = false;
+        }
     }
 }

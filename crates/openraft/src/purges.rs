@@ -90,6 +90,7 @@ mod tests {
             options: Options::new(),
             clock: Arc::new(clock.clone()),
             reclaim_within: Duration::from_secs(80),
+            ..StateOptions::default()
         })
     }
 

@@ -47,6 +47,9 @@ pub struct StateOptions {
     pub reclaim_within: Duration,
     /// The node's own clock, beyond which nothing is purged; apply does not see it.
     pub clock: Arc<dyn Clock>,
+    /// A snapshot is sent at no more than so many bytes a second, to all who get the same one together; 0 counts as 1. Beside
+    /// [`Options::background_rate`], which merging and reclaiming keep to. Default 256 MiB.
+    pub snapshot_rate: u64,
 }
 
 impl Default for StateOptions {
@@ -55,6 +58,7 @@ impl Default for StateOptions {
             options: Options::new(),
             reclaim_within: Duration::from_secs(3_600),
             clock: Arc::new(SystemClock),
+            snapshot_rate: 256 << 20,
         }
     }
 }
@@ -64,6 +68,7 @@ impl Debug for StateOptions {
         f.debug_struct("StateOptions")
             .field("options", &self.options)
             .field("reclaim_within", &self.reclaim_within)
+            .field("snapshot_rate", &self.snapshot_rate)
             .finish_non_exhaustive()
     }
 }
@@ -396,7 +401,11 @@ where
         let open = self.shared.open();
         let mut snapshots = self.shared.snapshots();
         let copy = snapshots.copy(&self.facts.applied, || {
-            SnapshotData::copy_of(&open.db, folder.fresh("sending"))
+            SnapshotData::copy_of(
+                &open.db,
+                folder.fresh("sending"),
+                self.options.snapshot_rate,
+            )
         });
         let snapshot = copy.map_err(|e| of_snapshot(ErrorVerb::Read, &e))?;
         let meta = SnapshotMeta {

@@ -31,6 +31,7 @@ fn options(sim: &Sim, clock: u64) -> StateOptions {
             .stepped(),
         reclaim_within: Duration::from_secs(8),
         clock: Arc::new(ManualClock::new(clock)),
+        ..StateOptions::default()
     }
 }
 

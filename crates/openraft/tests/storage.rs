@@ -402,3 +402,28 @@ async fn a_snapshot_that_is_built_takes_no_room() {
     assert_eq!(names(&group), ["CURRENT", "state-0"]);
     assert!(built.snapshot.read_u8().await.is_err());
 }
+
+/// Two streams of one snapshot share its rate. Time is the runtime's, which passes when all wait.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_sent_no_faster_than_its_rate() {
+    let folder = testkit::scratch();
+    let group = folder.path().join("group-0");
+    drop(filled(&group).await);
+    let options = StateOptions {
+        snapshot_rate: 10_000,
+        ..StateOptions::default()
+    };
+    let mut state: Store = StateStore::open(&group, Counters, options).unwrap();
+    let (_, mut one) = sent(&mut state).await;
+    let (_, mut other) = sent(&mut state).await;
+    let begun = tokio::time::Instant::now();
+    let (mut first, mut second) = (vec![], vec![]);
+    let read = tokio::join!(one.read_to_end(&mut first), other.read_to_end(&mut second));
+    assert_eq!(read.0.unwrap(), read.1.unwrap());
+    let (seconds, bytes) = (begun.elapsed().as_secs_f64(), 2 * first.len());
+    let due = bytes as f64 / 10_000.0;
+    assert!(
+        seconds > due - 0.02 && seconds < due + 1.0,
+        "{bytes} bytes in {seconds} s"
+    );
+}

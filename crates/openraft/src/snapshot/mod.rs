@@ -74,9 +74,9 @@ impl SnapshotData {
         Ok(SnapshotData(Kind::Receiving(Receiving::new(folder)?)))
     }
 
-    /// A copy of a database, in a folder that is not there yet.
-    pub(crate) fn copy_of(db: &Database, folder: PathBuf) -> io::Result<Arc<Copy>> {
-        Copy::of(db, folder)
+    /// A copy of a database, in a folder that is not there yet, to be sent at so many bytes a second.
+    pub(crate) fn copy_of(db: &Database, folder: PathBuf, rate: u64) -> io::Result<Arc<Copy>> {
+        Copy::of(db, folder, rate)
     }
 
     /// The folder of what came in, verified and synced. What was never sent, but is handed over in the same process, is copied to

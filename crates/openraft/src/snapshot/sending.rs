@@ -5,19 +5,23 @@ use std::hash::Hasher;
 use std::io::{self, Read, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use ebbtide::Database;
 use tokio::io::ReadBuf;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, Sleep};
 use twox_hash::XxHash3_64;
 
 use super::{Listed, MAGIC, VERSION, moved};
 
 /// The most that is read from a file at once.
 const PIECE: usize = 256 << 10;
+/// Bytes go so much ahead of their rate: timers are no finer than a millisecond.
+const AHEAD: Duration = Duration::from_millis(10);
 /// The end of a copy, whoever still reads it (I7).
 const LONGEST: Duration = Duration::from_secs(600);
 
@@ -26,14 +30,20 @@ const LONGEST: Duration = Duration::from_secs(600);
 pub struct Copy {
     folder: PathBuf,
     layout: OnceLock<io::Result<Layout>>,
+    /// Bytes a second, of all streams together.
+    rate: u64,
+    /// When the next piece may be read.
+    free_at: Mutex<Instant>,
 }
 
 impl Copy {
-    pub fn of(db: &Database, folder: PathBuf) -> io::Result<Arc<Copy>> {
+    pub fn of(db: &Database, folder: PathBuf, rate: u64) -> io::Result<Arc<Copy>> {
         db.checkpoint(&folder)?;
         let copy = Arc::new(Copy {
             folder: folder.clone(),
             layout: OnceLock::new(),
+            rate: rate.max(1),
+            free_at: Mutex::new(Instant::now()),
         });
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let copy = Arc::downgrade(&copy);
@@ -43,6 +53,14 @@ impl Copy {
             });
         }
         Ok(copy)
+    }
+
+    /// The pause after so many bytes.
+    fn pause(&self, bytes: usize) -> Sleep {
+        let lasts = Duration::from_secs_f64(bytes as f64 / self.rate as f64);
+        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *free_at = (*free_at).max(Instant::now()) + lasts;
+        tokio::time::sleep_until(*free_at - AHEAD)
     }
 
     /// Reads all of it once, for the checksums.
@@ -156,6 +174,7 @@ pub struct Sending {
     seek: Option<SeekFrom>,
     listing: Option<JoinHandle<io::Result<u64>>>,
     reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl Sending {
@@ -167,6 +186,7 @@ impl Sending {
             seek: None,
             listing: None,
             reading: None,
+            pause: None,
         }
     }
 
@@ -194,7 +214,7 @@ impl Sending {
             tokio::task::spawn_blocking(move || copy.layout().map(|layout| layout.bytes))
         };
         let listing = self.listing.get_or_insert_with(list);
-        let end = ready!(std::pin::Pin::new(listing).poll(cx));
+        let end = ready!(Pin::new(listing).poll(cx));
         self.listing = None;
         let end = end.map_err(io::Error::other)??;
         self.end = Some(end);
@@ -207,18 +227,23 @@ impl Sending {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         ready!(self.poll_end(cx))?;
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(cx));
+            self.pause = None;
+        }
         if self.reading.is_none() {
             let (copy, position, most) = (self.copy.clone(), self.position, buf.remaining());
             let read = move || copy.layout()?.read_at(position, most);
             self.reading = Some(tokio::task::spawn_blocking(read));
         }
         let reading = self.reading.as_mut().expect("it was started");
-        let piece = ready!(std::pin::Pin::new(reading).poll(cx));
+        let piece = ready!(Pin::new(reading).poll(cx));
         self.reading = None;
         let piece = piece.map_err(io::Error::other)??;
         let taken = &piece[..piece.len().min(buf.remaining())];
         buf.put_slice(taken);
         self.position += taken.len() as u64;
+        self.pause = Some(Box::pin(self.copy.pause(taken.len())));
         Poll::Ready(Ok(()))
     }
 
