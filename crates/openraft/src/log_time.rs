@@ -16,7 +16,7 @@
 //! 3. No moment is drawn but between [`LogTime::lead`], when the leader's own blank entry is applied, and [`LogTime::quit`].
 //! 4. `until` is of an entry that is applied, and rises.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::task::{Context, Poll, Waker};
 
 use crate::sync::{Arc, Mutex, MutexGuard};
@@ -45,7 +45,8 @@ struct State {
     last_ms: u64,
     until_ms: u64,
     next: u64,
-    open: BTreeSet<u64>,
+    /// Tickets of writes, with their stamps.
+    open: BTreeMap<u64, u64>,
     /// Of reads, with their tickets.
     waiting: Vec<(u64, Waker)>,
 }
@@ -61,12 +62,17 @@ impl State {
     }
 
     fn is_clear(&self, ticket: u64) -> bool {
-        self.open.first().is_none_or(|first| *first > ticket)
+        self.open
+            .first_key_value()
+            .is_none_or(|(first, _)| *first > ticket)
     }
 
     /// Takes the wakers of those that wait for nothing any more.
     fn cleared(&mut self) -> Vec<Waker> {
-        let first = self.open.first().copied().unwrap_or(u64::MAX);
+        let first = self
+            .open
+            .first_key_value()
+            .map_or(u64::MAX, |(first, _)| *first);
         let is_over = !self.is_leading;
         let is_clear = |(ticket, _): &mut (u64, Waker)| is_over || *ticket < first;
         let cleared = self.waiting.extract_if(.., is_clear);
@@ -108,6 +114,15 @@ pub struct ReadTicket {
     pub at_ms: u64,
     /// Whether an entry is to be applied before anything is answered at this moment: a tick, if nobody writes (I2).
     pub needs_tick: bool,
+}
+
+/// See [`LogTime::closed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// The moment, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// The leader's own moment, by which it can be told how far the other one is behind; in milliseconds since 1970.
+    pub now_ms: u64,
 }
 
 impl LogTime {
@@ -160,7 +175,7 @@ impl LogTime {
     pub fn draw_write(&self, wall_ms: u64) -> Result<WriteTicket, NotLeading> {
         let mut state = self.lock();
         let (number, stamp_ms) = state.draw(wall_ms)?;
-        state.open.insert(number);
+        state.open.insert(number, stamp_ms);
         Ok(WriteTicket {
             time: self.clone(),
             leadership: state.leadership,
@@ -183,6 +198,23 @@ impl LogTime {
             number,
             at_ms,
             needs_tick: at_ms > state.until_ms,
+        })
+    }
+
+    /// A moment before which nothing will be written any more, by this leader or a later one: what is applied now answers reads at
+    /// it, on any replica. `None`: the node does not lead.
+    #[must_use]
+    pub fn closed(&self, wall_ms: u64) -> Option<Closed> {
+        let mut state = self.lock();
+        if !state.is_leading {
+            return None;
+        }
+        state.last_ms = state.last_ms.max(wall_ms);
+        let first_open = state.open.first_key_value().map(|(_, stamp)| *stamp);
+        let now_ms = state.last_ms;
+        Some(Closed {
+            at_ms: first_open.unwrap_or(now_ms).min(state.until_ms),
+            now_ms,
         })
     }
 
