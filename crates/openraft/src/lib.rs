@@ -59,6 +59,7 @@
 #![allow(clippy::result_large_err)]
 
 mod builder;
+mod checks;
 mod entry;
 mod facts;
 mod failure;

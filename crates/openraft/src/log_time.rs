@@ -11,7 +11,8 @@
 //!
 //! Invariants:
 //!
-//! 1. Moments are not before the time of the state when the leadership began, nor before any moment that was drawn before.
+//! 1. Moments are not before the time of the state when the leadership began, nor before any that this leadership has drawn. The
+//!    state's time is not before any moment that a leadership before has answered at, for that was no later than its `until`.
 //! 2. A wait ends when every write of a lower ticket is applied, or the leadership is over.
 //! 3. No moment is drawn but between [`LogTime::lead`], when the leader's own blank entry is applied, and [`LogTime::quit`].
 //! 4. `until` is of an entry that is applied, and rises.
@@ -144,8 +145,9 @@ impl LogTime {
         let mut state = self.lock();
         state.leadership += 1;
         state.is_leading = true;
-        state.last_ms = state.last_ms.max(time_ms);
-        state.until_ms = state.until_ms.max(until_ms);
+        // Not where the one before had got: what it has answered lies before this time, and what it has drawn besides may be of a
+        // clock that was wrong.
+        (state.last_ms, state.until_ms) = (time_ms, until_ms);
         state.open.clear();
         // They are of the leadership before, and find that out.
         let before = std::mem::take(&mut state.waiting);

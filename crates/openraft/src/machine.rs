@@ -24,6 +24,7 @@ use ebbtide::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::checks::{LONGEST_SECONDS, MOST_KEY_BYTES, check_item, check_name, check_ttl};
 use crate::entry::Refused;
 
 /// The program's state machine. What it has decided stands in the state alone: it has no memory of its own (`&self`), and must
@@ -135,17 +136,8 @@ type Own = BTreeMap<Vec<u8>, Option<Found>>;
 /// The thing that a write has replaced among those of the entry: nothing, a deletion or an item.
 type Replaced = Option<Option<Found>>;
 
-/// The longest key.
-const MOST_KEY_BYTES: usize = 65_535;
-
-/// The longest lifetime, in seconds; one that is longer has no end.
-const LONGEST_SECONDS: u64 = 2_147_483_647;
-
 /// The containers of a state: those that its machine has named, those that entries have made, and those of the crate.
 pub(crate) type Containers = HashMap<Arc<str>, Container>;
-
-/// Names that begin so are the crate's.
-const RESERVED: &str = "ebbtide-openraft";
 
 enum Write {
     Put(Container, Vec<u8>, Bytes, Ttl),
@@ -571,49 +563,5 @@ impl Commands<'_, '_> {
             self.0.writes.push(Write::Drop(name.to_owned()));
         }
         Ok(is_there)
-    }
-}
-
-/// Whether it is a name of the crate's own.
-pub(crate) fn is_reserved(name: &str) -> bool {
-    name.starts_with(RESERVED)
-}
-
-fn check_name(name: &str) -> Result<(), StepError> {
-    let is_valid = (1..=255).contains(&name.len()) && !name.contains(['/', '\0']);
-    if !is_valid || is_reserved(name) {
-        return Err(StepError::refuse(format!(
-            "a container named {name:?}: a name has 1 to 255 bytes without '/' and NUL, and does not begin with {RESERVED}"
-        )));
-    }
-    Ok(())
-}
-
-fn check_item(key: &[u8], value: &[u8], ttl: Ttl) -> Result<(), StepError> {
-    if key.is_empty() || key.len() > MOST_KEY_BYTES {
-        return Err(StepError::refuse(format!(
-            "a key of {} bytes: it has 1 to 65 535",
-            key.len()
-        )));
-    }
-    if value.len() > 64 << 20 {
-        return Err(StepError::refuse(format!(
-            "a value of {} bytes: it has up to 64 MiB",
-            value.len()
-        )));
-    }
-    check_ttl(ttl)
-}
-
-fn check_ttl(ttl: Ttl) -> Result<(), StepError> {
-    match ttl {
-        Ttl::After(lifetime)
-            if lifetime.is_zero() || lifetime > Duration::from_secs(LONGEST_SECONDS) =>
-        {
-            Err(StepError::refuse(format!(
-                "a ttl of {lifetime:?}: it is more than 0, and at most 2 147 483 647 s"
-            )))
-        }
-        _ => Ok(()),
     }
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ebbtide::{Error, Item};
 use openraft::{LogId, RaftTypeConfig};
 
+use crate::checks::is_reserved;
 use crate::facts::Facts;
-use crate::machine::is_reserved;
 use crate::shared::{Open, Shared};
 
 /// How far a state has got.
