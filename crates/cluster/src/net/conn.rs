@@ -52,7 +52,7 @@ pub(super) struct Conn {
 struct Questions {
     waiting: HashMap<u64, oneshot::Sender<Frame>>,
     asked_at: Instant,
-    ended: Option<Failure>,
+    ended: Option<(Failure, Instant)>,
 }
 
 /// Takes a question out when its asker goes.
@@ -118,8 +118,13 @@ impl Conn {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn ended(&self) -> Option<Failure> {
+    pub fn ended(&self) -> Option<(Failure, Instant)> {
         self.questions().ended.clone()
+    }
+
+    fn failure(&self) -> Failure {
+        let over = || Failure::new(io::ErrorKind::ConnectionReset, "the connection ended");
+        self.ended().map_or_else(over, |(failure, _)| failure)
     }
 
     pub fn heard(&self) -> bool {
@@ -150,7 +155,7 @@ impl Conn {
                 match questions.waiting.is_empty() {
                     true if until <= Instant::now() => {
                         let failure = Failure::new(io::ErrorKind::Other, "idle");
-                        questions.ended = Some(failure);
+                        questions.ended = Some((failure, Instant::now()));
                         return;
                     }
                     true => until,
@@ -164,7 +169,9 @@ impl Conn {
     fn end(&self, over: io::Result<()>) {
         let error = over.err().unwrap_or(io::ErrorKind::ConnectionReset.into());
         let mut questions = self.questions();
-        questions.ended.get_or_insert(Failure::of(&error));
+        questions
+            .ended
+            .get_or_insert((Failure::of(&error), Instant::now()));
         questions.waiting.clear();
     }
 
@@ -181,7 +188,7 @@ impl Conn {
         let (asker, answer) = oneshot::channel();
         {
             let mut questions = self.questions();
-            if let Some(failure) = &questions.ended {
+            if let Some((failure, _)) = &questions.ended {
                 return Err(Unanswered::NotSent(failure.clone()));
             }
             questions.asked_at = Instant::now();
@@ -201,16 +208,12 @@ impl Conn {
             body,
         };
         asked.queued = self.queue.put(out).await;
-        let over = || Failure::new(io::ErrorKind::ConnectionReset, "the connection ended");
         if !asked.queued {
-            return Err(Unanswered::NotSent(self.ended().unwrap_or_else(over)));
+            return Err(Unanswered::NotSent(self.failure()));
         }
         match answer.await {
             Ok(frame) => judge(cluster, to, frame).map_err(Unanswered::Failed),
-            Err(_) => {
-                let failure = self.ended().unwrap_or_else(over);
-                Err(Unanswered::Failed(failure.error()))
-            }
+            Err(_) => Err(Unanswered::Failed(self.failure().error())),
         }
     }
 }

@@ -43,25 +43,25 @@ struct Failed {
 }
 
 impl State {
-    fn fail(&mut self, last: Failure) {
+    fn fail(&mut self, last: Failure, at: Instant) {
         let times = self.failed.as_ref().map_or(0, |failed| failed.times) + 1;
         let pause = FIRST_RETRY * (1 << (times - 1).min(10));
         self.failed = Some(Failed {
             times,
-            retry_at: Instant::now() + pause.min(LAST_RETRY),
+            retry_at: at + pause.min(LAST_RETRY),
             last,
         });
     }
 
     /// Forgets a connection that is over.
     fn look(&mut self) {
-        let Some(failure) = self.conn.as_ref().and_then(|conn| conn.ended()) else {
+        let Some((failure, at)) = self.conn.as_ref().and_then(|conn| conn.ended()) else {
             return;
         };
         if self.conn.take().is_some_and(|conn| conn.heard()) {
             self.failed = None;
         } else {
-            self.fail(failure);
+            self.fail(failure, at);
         }
     }
 }
@@ -172,7 +172,7 @@ impl Link {
                 let closed = async move { drop(closed.wait_for(|closed| *closed).await) };
                 state.conn = Some(Conn::start(socket, &self.us, closed));
             }
-            Err(error) => state.fail(Failure::of(&error)),
+            Err(error) => state.fail(Failure::of(&error), Instant::now()),
         }
         drop((state, done));
     }

@@ -166,7 +166,7 @@ async fn a_question_that_is_given_up_leaves_nothing_on_either_side() {
     two.is_at_rest().await;
     // Dropped: the other side hears of it, though it has a long time.
     for _ in 0..20 {
-        let dropped = one.ask(&two, kind::HOLD, "");
+        let dropped = one.net.ask(&two.peer, kind::HOLD, Bytes::new(), 3 * LONG);
         tokio::select! {
             _ = dropped => panic!("nobody answered"),
             () = two.seen.begun.notified() => {}

@@ -103,14 +103,18 @@ async fn frames_that_have_no_place_end_their_connection() {
     rest(&mut stream).await;
     // What cancels nothing is nothing; one id twice is two questions.
     let mut stream = connect(&two).await;
-    for what in [What::Cancel, What::Request, What::Request, What::Cancel] {
+    for what in [What::Cancel, What::Request, What::Request] {
         let frame = bytes(&frame(what, "abc".into()));
         stream.write_all(&frame).await.unwrap();
     }
-    let before = two.seen.requests.load(Ordering::SeqCst);
-    stream.shutdown().await.unwrap();
-    rest(&mut stream).await;
-    assert!(two.seen.requests.load(Ordering::SeqCst) >= before);
+    let mut answers = BytesMut::new();
+    let mut left = 2;
+    while left > 0 {
+        at_once(stream.read_buf(&mut answers)).await.unwrap();
+        while let Some(frame) = decode(&mut answers).unwrap() {
+            left -= usize::from(frame.what == What::Answer && frame.body == "abc");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -145,8 +149,9 @@ async fn the_silent_and_strangers_are_sent_away_and_nodes_served_meanwhile() {
     stranger.write_all(&bytes(&other)).await.unwrap();
     assert_eq!(one.ask(&two, kind::ECHO, "on").await.unwrap(), "on");
     let answers = frames(&rest(&mut stranger).await);
-    assert_eq!(answers.len(), 1);
-    assert_eq!(answers[0].what, What::Refused);
+    let refused = |frame: &&Frame| frame.what == What::Refused;
+    assert_eq!(answers.iter().filter(refused).count(), 1);
+    assert!(answers.iter().all(|frame| frame.what != What::Answer));
     for mut one in silent {
         rest(&mut one).await;
     }
@@ -196,14 +201,11 @@ async fn a_peer_that_answers_nonsense_or_nothing_is_an_error() {
             stream.write_all(&answer).await.unwrap();
         };
         let asked = async {
-            loop {
-                // Of the pause after the one before.
-                tokio::time::sleep(Duration::from_millis(600)).await;
-                break unreachable(ask().await);
-            }
+            // Of the pause after the one before.
+            tokio::time::sleep(Duration::from_millis(600)).await;
+            unreachable(ask().await)
         };
-        let ((), error) = tokio::join!(serve, asked);
-        drop(error);
+        tokio::join!(serve, asked);
     }
     // The right answer of a wrong node, and of another cluster.
     for answer in [

@@ -19,6 +19,7 @@ use super::{From, Handler, Hello, Net, NetError, Peer, Tls};
 
 mod asks;
 mod frames;
+mod fuzz;
 mod hostile;
 mod streams;
 #[cfg(feature = "tls")]
@@ -37,7 +38,7 @@ mod kind {
     /// Answers with as many bytes as the body says.
     pub const LONG: u8 = 3;
     pub const PANIC: u8 = 4;
-    /// Answers with the count and the sum of the bytes of a stream, or `broken`.
+    /// Answers with the count and the sum of the bytes of a stream.
     pub const SUM: u8 = 5;
     /// Answers after the first 10 bytes.
     pub const EARLY: u8 = 6;
@@ -52,6 +53,8 @@ struct Seen {
     requests: AtomicUsize,
     /// Handlers that are running.
     running: AtomicUsize,
+    /// Streams that broke off.
+    broken: AtomicUsize,
     let_go: Semaphore,
     begun: Notify,
 }
@@ -107,7 +110,11 @@ impl Handler for Seen {
         match kind {
             kind::SUM => match sum(&mut body).await {
                 Ok((len, sum)) => format!("{} {len} {sum}", head.len()).into(),
-                Err(error) => format!("broken: {:?}", error.kind()).into(),
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+                    self.broken.fetch_add(1, Ordering::SeqCst);
+                    Bytes::new()
+                }
             },
             kind::EARLY => {
                 let mut first = [0; 10];
@@ -169,6 +176,7 @@ impl Node {
         let seen = Arc::new(Seen {
             requests: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
+            broken: AtomicUsize::new(0),
             let_go: Semaphore::new(0),
             begun: Notify::new(),
         });

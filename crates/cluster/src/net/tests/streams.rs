@@ -100,14 +100,20 @@ async fn a_stream_that_breaks_off_is_not_taken_for_whole() {
     let (one, two) = (Node::new(1).await, Node::new(2).await);
     let error = unreachable(send(&one, &two, kind::SUM, Broken(300_000), None).await);
     assert_eq!(error.to_string(), "no disk");
-    two.is_at_rest().await;
+    until("the handler heard of it", || {
+        two.seen.broken.load(Ordering::SeqCst) == 1
+    })
+    .await;
     // Of a sender who gives up, too.
     let endless = tokio::io::repeat(9);
     tokio::select! {
         _ = send(&one, &two, kind::SUM, endless, Some(1 << 20)) => panic!("it has no end"),
         () = tokio::time::sleep(Duration::from_millis(50)) => {}
     }
-    two.is_at_rest().await;
+    until("the handler heard of it", || {
+        two.seen.broken.load(Ordering::SeqCst) == 2
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
