@@ -8,10 +8,7 @@
 //!     client (16, BE) serial (8, BE)    postcard(Answer)  for 20 min
 //! ```
 //!
-//! Invariants:
-//!
-//! 1. `time` is a function of the log and never goes back (I1): see [`Facts::after`].
-//! 2. No answer of any leader was later than the `until` of what is applied; so it is where the next leader's time begins.
+//! Invariant: time and until move by the rule of `moments.rs` alone.
 
 use std::sync::Arc;
 
@@ -22,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::entry::FORMAT;
 use crate::machine::Containers;
+use crate::moments::Moments;
 
 /// The container of the facts.
 pub const FACTS: &str = "ebbtide-openraft";
@@ -56,26 +54,19 @@ impl<N: NodeId> Default for Facts<N> {
 }
 
 impl<N: NodeId> Facts<N> {
-    /// The facts after an entry. `moments`: its stamp and its until; a blank entry and one of a membership have none.
-    ///
-    /// With another leader time goes on from the latest moment at which the one before may have answered. Leader ids are compared,
-    /// and not terms, for openraft elects two leaders in one term where the second has the higher id.
-    pub fn after(&self, log_id: &LogId<N>, moments: Option<(u64, u64)>) -> Facts<N> {
-        let mut time_ms = self.time_ms;
-        if self
-            .applied
-            .as_ref()
-            .is_some_and(|last| last.leader_id != log_id.leader_id)
-        {
-            time_ms = time_ms.max(self.until_ms);
-        }
-        let (stamp, until) = moments.unwrap_or_default();
-        let time_ms = time_ms.max(stamp);
+    /// The facts after an entry. `stamped`: its stamp and its until; a blank entry and one of a membership have none.
+    pub fn after(&self, log_id: &LogId<N>, stamped: Option<(u64, u64)>) -> Facts<N> {
+        let now = Moments {
+            time_ms: self.time_ms,
+            until_ms: self.until_ms,
+        };
+        let last = self.applied.as_ref().map(|last| &last.leader_id);
+        let next = now.after(last, &log_id.leader_id, stamped);
         Facts {
             format: self.format,
             applied: Some(log_id.clone()),
-            time_ms,
-            until_ms: self.until_ms.max(until).max(time_ms),
+            time_ms: next.time_ms,
+            until_ms: next.until_ms,
         }
     }
 

@@ -69,6 +69,7 @@ mod leader;
 mod log_store;
 mod log_time;
 mod machine;
+mod moments;
 mod purges;
 mod reader;
 mod shared;

@@ -7,13 +7,14 @@
 //!
 //! An answer at moment r is given by a state in which every write of an earlier moment has taken its place: so whatever comes
 //! later in the log has a time that is not before r. A client that gives up changes nothing of that: its write may still land.
-//! A ticket is closed by its outcome alone: applied, or the leadership over.
+//! A ticket is closed by its outcome alone: applied, or the leadership over. One whose holder still has it when the next leadership of
+//! the node begins stays open: nothing says yet that its entry was proposed under the one before.
 //!
 //! Invariants:
 //!
 //! 1. Moments are not before the time of the state when the leadership began, nor before any that this leadership has drawn. The
 //!    state's time is not before any moment that a leadership before has answered at, for that was no later than its `until`.
-//! 2. A wait ends when every write of a lower ticket is applied, or the leadership is over.
+//! 2. A wait ends when every write of a lower ticket is applied or can be no more, or the leadership is over.
 //! 3. No moment is drawn but between [`LogTime::lead`], when the leader's own blank entry is applied, and [`LogTime::quit`].
 //! 4. `until` is of an entry that is applied, and rises.
 
@@ -38,6 +39,13 @@ impl std::fmt::Display for NotLeading {
 
 impl std::error::Error for NotLeading {}
 
+/// A write without an outcome.
+struct OpenTicket {
+    stamp_ms: u64,
+    /// Somebody has it: its entry may still be proposed.
+    is_held: bool,
+}
+
 #[derive(Default)]
 struct State {
     /// Counts leaderships; a ticket is of one.
@@ -46,8 +54,8 @@ struct State {
     last_ms: u64,
     until_ms: u64,
     next: u64,
-    /// Tickets of writes, with their stamps.
-    open: BTreeMap<u64, u64>,
+    /// Tickets of writes without an outcome.
+    open: BTreeMap<u64, OpenTicket>,
     /// Of reads, with their tickets.
     waiting: Vec<(u64, Waker)>,
 }
@@ -70,10 +78,7 @@ impl State {
 
     /// Takes the wakers of those that wait for nothing any more.
     fn cleared(&mut self) -> Vec<Waker> {
-        let first = self
-            .open
-            .first_key_value()
-            .map_or(u64::MAX, |(first, _)| *first);
+        let first = self.open.keys().next().copied().unwrap_or(u64::MAX);
         let is_over = !self.is_leading;
         let is_clear = |(ticket, _): &mut (u64, Waker)| is_over || *ticket < first;
         let cleared = self.waiting.extract_if(.., is_clear);
@@ -93,12 +98,12 @@ impl std::fmt::Debug for LogTime {
     }
 }
 
-/// A write under way. It stays open when it is dropped: the write may still land.
+/// A write under way, to be held until its proposal has an outcome. Where it is dropped it stays open to the end of the leadership:
+/// the write may still land.
 #[derive(Debug)]
 #[must_use = "reads wait until it is applied"]
 pub struct WriteTicket {
     time: LogTime,
-    leadership: u64,
     number: u64,
     /// The entry's stamp, in milliseconds since 1970.
     pub stamp_ms: u64,
@@ -148,7 +153,8 @@ impl LogTime {
         // Not where the one before had got: what it has answered lies before this time, and what it has drawn besides may be of a
         // clock that was wrong.
         (state.last_ms, state.until_ms) = (time_ms, until_ms);
-        state.open.clear();
+        // What was dropped has an outcome, or is in the log before this leadership.
+        state.open.retain(|_, ticket| ticket.is_held);
         // They are of the leadership before, and find that out.
         let before = std::mem::take(&mut state.waiting);
         drop(state);
@@ -177,10 +183,13 @@ impl LogTime {
     pub fn draw_write(&self, wall_ms: u64) -> Result<WriteTicket, NotLeading> {
         let mut state = self.lock();
         let (number, stamp_ms) = state.draw(wall_ms)?;
-        state.open.insert(number, stamp_ms);
+        let ticket = OpenTicket {
+            stamp_ms,
+            is_held: true,
+        };
+        state.open.insert(number, ticket);
         Ok(WriteTicket {
             time: self.clone(),
-            leadership: state.leadership,
             number,
             stamp_ms,
             until_ms: stamp_ms + RESERVE_MS,
@@ -212,7 +221,8 @@ impl LogTime {
             return None;
         }
         state.last_ms = state.last_ms.max(wall_ms);
-        let first_open = state.open.first_key_value().map(|(_, stamp)| *stamp);
+        // One of the leadership before may have any stamp.
+        let first_open = state.open.values().map(|ticket| ticket.stamp_ms).min();
         let now_ms = state.last_ms;
         Some(Closed {
             at_ms: first_open.unwrap_or(now_ms).min(state.until_ms),
@@ -249,13 +259,18 @@ impl WriteTicket {
     /// The entry is applied.
     pub fn applied(self) {
         let mut state = self.time.lock();
-        if state.leadership != self.leadership {
-            return;
-        }
         state.open.remove(&self.number);
         state.until_ms = state.until_ms.max(self.until_ms);
         let cleared = state.cleared();
         drop(state);
         cleared.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for WriteTicket {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.time.lock().open.get_mut(&self.number) {
+            ticket.is_held = false;
+        }
     }
 }
