@@ -113,12 +113,16 @@ async fn what_comes_between_reads_and_writes_is_a_conflict() {
         (22, 1)
     );
     // One behind all that was shown.
-    let come = async |c: Container| drop(c.put("b9", "3").await.unwrap());
+    let come = async |c: Container| {
+        c.put("b9", "3").await.unwrap();
+    };
     assert_eq!(sum_with(&cluster, range, come).await, (25, 2));
     c.delete("b9").await.unwrap();
     // A key that was not there.
     let none = |tx: &mut Transaction, c: &Container| Ok(number(tx.get(c, "a9")?.as_deref()));
-    let come = async |c: Container| drop(c.put("a9", "7").await.unwrap());
+    let come = async |c: Container| {
+        c.put("a9", "7").await.unwrap();
+    };
     assert_eq!(sum_with(&cluster, none, come).await, (7, 2));
     c.delete("a9").await.unwrap();
 

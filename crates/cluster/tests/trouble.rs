@@ -61,10 +61,10 @@ async fn who_was_away_for_long_or_comes_new_gets_a_snapshot() {
         assert_eq!(items, all, "keys, values, versions and ends are the same");
         assert_eq!(node.containers().await.unwrap().value, ["c", "e"]);
         // It goes on from the snapshot: versions are given alike.
-        let put = node.container("c").put("more", "x").await.unwrap();
+        let put = node.container("e").put("more", "x").await.unwrap();
         for other in &cluster.nodes {
             let item = other
-                .container("c")
+                .container("e")
                 .item("more")
                 .await
                 .unwrap()
