@@ -62,53 +62,53 @@ async fn what_comes_between_reads_and_writes_is_a_conflict() {
     assert_eq!(sum_with(&cluster, range, async |_| {}).await, (11, 1));
     // A write of a key that was read; of one that was not.
     assert_eq!(
-        sum_with(&cluster, one, async |c| drop(
-            c.put("a1", "2").await.unwrap()
-        ))
+        sum_with(&cluster, one, async |c| {
+            c.put("a1", "2").await.unwrap();
+        })
         .await,
         (2, 2)
     );
     assert_eq!(
-        sum_with(&cluster, one, async |c| drop(
-            c.put("b1", "20").await.unwrap()
-        ))
+        sum_with(&cluster, one, async |c| {
+            c.put("b1", "20").await.unwrap();
+        })
         .await,
         (2, 1)
     );
     // The same value is another write.
     assert_eq!(
-        sum_with(&cluster, one, async |c| drop(
-            c.put("a1", "2").await.unwrap()
-        ))
+        sum_with(&cluster, one, async |c| {
+            c.put("a1", "2").await.unwrap();
+        })
         .await,
         (2, 2)
     );
     // An item that comes, changes or goes in a range; one beside it.
     assert_eq!(
-        sum_with(&cluster, range, async |c| drop(
-            c.put("a2", "100").await.unwrap()
-        ))
+        sum_with(&cluster, range, async |c| {
+            c.put("a2", "100").await.unwrap();
+        })
         .await,
         (122, 2)
     );
     assert_eq!(
-        sum_with(&cluster, range, async |c| drop(
-            c.touch("b1").await.unwrap()
-        ))
+        sum_with(&cluster, range, async |c| {
+            c.touch("b1").await.unwrap();
+        })
         .await,
         (122, 2)
     );
     assert_eq!(
-        sum_with(&cluster, range, async |c| drop(
-            c.delete("a2").await.unwrap()
-        ))
+        sum_with(&cluster, range, async |c| {
+            c.delete("a2").await.unwrap();
+        })
         .await,
         (22, 2)
     );
     assert_eq!(
-        sum_with(&cluster, range, async |c| drop(
-            c.put("c", "5").await.unwrap()
-        ))
+        sum_with(&cluster, range, async |c| {
+            c.put("c", "5").await.unwrap();
+        })
         .await,
         (22, 1)
     );
@@ -160,23 +160,23 @@ async fn a_page_is_read_as_far_as_it_was_consumed() {
         Ok(items.iter().map(|item| number(Some(item.value()))).sum())
     };
     assert_eq!(
-        sum_with(&cluster, page, async |c| drop(
-            c.put("a3", "9").await.unwrap()
-        ))
+        sum_with(&cluster, page, async |c| {
+            c.put("a3", "9").await.unwrap();
+        })
         .await,
         (2, 1)
     );
     assert_eq!(
-        sum_with(&cluster, page, async |c| drop(
-            c.put("a2", "9").await.unwrap()
-        ))
+        sum_with(&cluster, page, async |c| {
+            c.put("a2", "9").await.unwrap();
+        })
         .await,
         (10, 2)
     );
     assert_eq!(
-        sum_with(&cluster, page, async |c| drop(
-            c.put("a11", "5").await.unwrap()
-        ))
+        sum_with(&cluster, page, async |c| {
+            c.put("a11", "5").await.unwrap();
+        })
         .await,
         (6, 2)
     );
