@@ -13,13 +13,18 @@ use ebbtide::internals::{
 use ebbtide::{Compression, Result};
 use ebbtide_fuzz::TARGETS;
 
-/// The targets in documents/.
-const OF_DOCUMENTS: [&str; 5] = [
+#[allow(dead_code)]
+#[path = "../../crates/cluster/src/net/frame.rs"]
+mod net;
+
+/// The targets in documents/ and cluster/.
+const OF_OTHER_CRATES: [&str; 6] = [
     "document_query",
     "document_patch",
     "document_path",
     "document_partition_key",
     "document_continuation",
+    "cluster_frame",
 ];
 
 const NOW: u64 = 1_772_366_400_000;
@@ -59,10 +64,11 @@ fn main() -> Result<()> {
     seeds.extend(PATHS.map(|path| ("document_path", path.into())));
     seeds.extend(PARTITION_KEYS.map(|keys| ("document_partition_key", keys.into())));
     seeds.extend(CONTINUATIONS.map(|from| ("document_continuation", from.into())));
+    seeds.extend(cluster_frames().map(|frames| ("cluster_frame", frames)));
     for name in TARGETS
         .map(|(name, _)| name)
         .into_iter()
-        .chain(OF_DOCUMENTS)
+        .chain(OF_OTHER_CRATES)
     {
         let folder = Path::new("seeds").join(name);
         let _ = std::fs::remove_dir_all(&folder);
@@ -324,6 +330,33 @@ fn backup(ledger: &str) -> String {
         r#"{}{{"version":2,"name":"backups/00000000000000000003","store":"0123456789abcdef","after":[{{"name":"{}","sha256":"{sha256}"}}],"taken_at":1772366400000,"files":[{{"path":"tables/000001.table","len":900,"sha256":"{sha256}"}}],"ledger":{ledger},"left_out_before":1772366400900}}"#,
         '\u{1}', "ledgers/00000000000000000002",
     )
+}
+
+/// What arrives on connections of nodes, behind the choices: as it is and in one piece; put right, and in steps of 3 and of 64.
+fn cluster_frames() -> [Vec<u8>; 4] {
+    let frame = |what, body: &[u8]| {
+        let frame = net::Frame {
+            what,
+            kind: 3,
+            format: 1,
+            within_ms: 1_500,
+            id: 9,
+            cluster: 0x0123_4567_89ab_cdef,
+            from: 17,
+            to: 18,
+            wall_ms: NOW,
+            body: Bytes::copy_from_slice(body),
+        };
+        [&frame.head()[..], body].concat()
+    };
+    let [alive, part] = [net::What::Alive, net::What::Part].map(|what| frame(what, b""));
+    let request = frame(net::What::Request, &soup(8, 40));
+    [
+        [&[0xfe][..], &alive, &request].concat(),
+        [&[5][..], &alive, &part, &request[..100]].concat(),
+        [&[127][..], &request, &request].concat(),
+        [&[1][..], &soup(4, 80)].concat(),
+    ]
 }
 
 /// The files of a log: the length of the first segment, and then the next one or the ring.

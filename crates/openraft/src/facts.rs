@@ -10,6 +10,8 @@
 //!
 //! Invariant: time and until move by the rule of `moments.rs` alone.
 
+use std::sync::Arc;
+
 use ebbtide::{Batch, Container, ContainerOptions, Database, DefaultTtl, Error};
 use openraft::{AnyError, LogId, Node, NodeId, StoredMembership};
 use serde::de::DeserializeOwned;
@@ -113,7 +115,8 @@ fn decode<T: DeserializeOwned + Default>(value: Option<ebbtide::Value>) -> Resul
         .map_err(|e| AnyError::new(&e))
 }
 
-/// Opens the containers of the crate and of the machine, and makes those that are missing.
+/// Opens the containers of the crate and of the machine, and makes those that are missing; and opens those that entries have
+/// made.
 pub fn containers(
     db: &Database,
     named: Vec<(&'static str, ContainerOptions)>,
@@ -126,6 +129,17 @@ pub fn containers(
     let named = named
         .into_iter()
         .map(|(name, options)| (name, options.or_keep()));
-    let open = |(name, options)| Ok((name, db.container_with(name, options)?));
-    own.into_iter().chain(named).map(open).collect()
+    for (name, options) in own.into_iter().chain(named) {
+        db.container_with(name, options)?;
+    }
+    opened(db)
+}
+
+/// All containers that there are: which these are is decided by entries, and written with them.
+pub fn opened(db: &Database) -> Result<Containers, Error> {
+    let open = |name: String| {
+        let container = db.container_with(&name, ContainerOptions::new().or_keep())?;
+        Ok((Arc::from(name), container))
+    };
+    db.containers().into_iter().map(open).collect()
 }

@@ -12,7 +12,8 @@
 //!
 //! Invariants:
 //!
-//! 1. Moments are not before the time of the state when the leadership began, nor before any moment that was drawn before.
+//! 1. Moments are not before the time of the state when the leadership began, nor before any that this leadership has drawn. The
+//!    state's time is not before any moment that a leadership before has answered at, for that was no later than its `until`.
 //! 2. A wait ends when every write of a lower ticket is applied or can be no more, or the leadership is over.
 //! 3. No moment is drawn but between [`LogTime::lead`], when the leader's own blank entry is applied, and [`LogTime::quit`].
 //! 4. `until` is of an entry that is applied, and rises.
@@ -38,6 +39,13 @@ impl std::fmt::Display for NotLeading {
 
 impl std::error::Error for NotLeading {}
 
+/// A write without an outcome.
+struct OpenTicket {
+    stamp_ms: u64,
+    /// Somebody has it: its entry may still be proposed.
+    is_held: bool,
+}
+
 #[derive(Default)]
 struct State {
     /// Counts leaderships; a ticket is of one.
@@ -46,8 +54,8 @@ struct State {
     last_ms: u64,
     until_ms: u64,
     next: u64,
-    /// Tickets of writes without an outcome, and whether somebody has them: those may still be proposed.
-    open: BTreeMap<u64, bool>,
+    /// Tickets of writes without an outcome.
+    open: BTreeMap<u64, OpenTicket>,
     /// Of reads, with their tickets.
     waiting: Vec<(u64, Waker)>,
 }
@@ -114,6 +122,15 @@ pub struct ReadTicket {
     pub needs_tick: bool,
 }
 
+/// See [`LogTime::closed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// The moment, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// The leader's own moment, by which it can be told how far the other one is behind; in milliseconds since 1970.
+    pub now_ms: u64,
+}
+
 impl LogTime {
     /// Of a node that does not lead.
     #[must_use]
@@ -133,10 +150,11 @@ impl LogTime {
         let mut state = self.lock();
         state.leadership += 1;
         state.is_leading = true;
-        state.last_ms = state.last_ms.max(time_ms);
-        state.until_ms = state.until_ms.max(until_ms);
+        // Not where the one before had got: what it has answered lies before this time, and what it has drawn besides may be of a
+        // clock that was wrong.
+        (state.last_ms, state.until_ms) = (time_ms, until_ms);
         // What was dropped has an outcome, or is in the log before this leadership.
-        state.open.retain(|_, is_held| *is_held);
+        state.open.retain(|_, ticket| ticket.is_held);
         // They are of the leadership before, and find that out.
         let before = std::mem::take(&mut state.waiting);
         drop(state);
@@ -165,7 +183,11 @@ impl LogTime {
     pub fn draw_write(&self, wall_ms: u64) -> Result<WriteTicket, NotLeading> {
         let mut state = self.lock();
         let (number, stamp_ms) = state.draw(wall_ms)?;
-        state.open.insert(number, true);
+        let ticket = OpenTicket {
+            stamp_ms,
+            is_held: true,
+        };
+        state.open.insert(number, ticket);
         Ok(WriteTicket {
             time: self.clone(),
             number,
@@ -187,6 +209,24 @@ impl LogTime {
             number,
             at_ms,
             needs_tick: at_ms > state.until_ms,
+        })
+    }
+
+    /// A moment before which nothing will be written any more, by this leader or a later one: what is applied now answers reads at
+    /// it, on any replica. `None`: the node does not lead.
+    #[must_use]
+    pub fn closed(&self, wall_ms: u64) -> Option<Closed> {
+        let mut state = self.lock();
+        if !state.is_leading {
+            return None;
+        }
+        state.last_ms = state.last_ms.max(wall_ms);
+        // One of the leadership before may have any stamp.
+        let first_open = state.open.values().map(|ticket| ticket.stamp_ms).min();
+        let now_ms = state.last_ms;
+        Some(Closed {
+            at_ms: first_open.unwrap_or(now_ms).min(state.until_ms),
+            now_ms,
         })
     }
 
@@ -229,8 +269,8 @@ impl WriteTicket {
 
 impl Drop for WriteTicket {
     fn drop(&mut self) {
-        if let Some(is_held) = self.time.lock().open.get_mut(&self.number) {
-            *is_held = false;
+        if let Some(ticket) = self.time.lock().open.get_mut(&self.number) {
+            ticket.is_held = false;
         }
     }
 }

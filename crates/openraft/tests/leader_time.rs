@@ -151,6 +151,51 @@ fn a_ticket_that_was_dropped_under_an_earlier_leadership_counts_for_nothing() {
     });
 }
 
+/// A clock that leapt under one leadership does not count for the next one, which begins behind all that was answered.
+#[test]
+fn a_leadership_begins_where_the_state_is() {
+    check(|| {
+        let time = leading();
+        let leapt = time.draw_read(START + 3_600_000).unwrap();
+        assert!(leapt.needs_tick, "nothing was answered at that moment");
+        time.quit();
+        time.lead(START + 200, START + 200);
+        assert_eq!(time.draw_write(START).unwrap().stamp_ms, START + 200);
+    });
+}
+
+/// No write takes a time before a moment that was said to be closed, and none that is under way has an earlier one.
+#[test]
+fn nothing_is_written_before_a_closed_moment() {
+    check(|| {
+        let (time, log) = (leading(), Log::default());
+        assert_eq!(LogTime::new().closed(START), None);
+        let writer = {
+            let (time, log) = (time.clone(), log.clone());
+            thread::spawn(move || {
+                let ticket = time.draw_write(START + 3).unwrap();
+                let stamp = ticket.stamp_ms;
+                log.apply(stamp);
+                ticket.applied();
+                stamp
+            })
+        };
+        let closed = time.closed(START + 7).unwrap();
+        let seen = log.0.load(SeqCst);
+        let stamp = writer.join().unwrap();
+        assert!(
+            stamp >= closed.at_ms || seen >= stamp,
+            "it landed before a moment that was closed"
+        );
+        let far = time.closed(START + 60_000).unwrap();
+        assert!(
+            far.at_ms <= stamp + 200,
+            "no later leader may answer earlier"
+        );
+        assert_eq!(far.now_ms, START + 60_000);
+    });
+}
+
 /// A node may lead again before the write of a ticket is proposed: it lands under the new leadership, with the old stamp.
 #[test]
 fn a_ticket_that_is_held_holds_up_the_next_leadership() {
