@@ -1,8 +1,48 @@
-//! Ebbtide databases on several machines: every item ends in the same millisecond on each of them.
+//! Ebbtide on several machines: containers that are replicated, and whose items end in the same millisecond on every node.
+//!
+//! A [`Node`] is a folder and an address. It begins as a cluster of one and grows by nodes that join:
+//!
+//! ```
+//! # #[tokio::main] async fn main() -> Result<(), ebbtide_cluster::Error> {
+//! use std::time::Duration;
+//! use ebbtide_cluster::{Node, ReadLevel};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let folder = folder.path();
+//! let one = Node::open(folder.join("1")).await?;
+//! let two = Node::options().join(one.addr()).open(folder.join("2")).await?;
+//! let three = Node::options().join(one.addr()).open(folder.join("3")).await?;
+//!
+//! let sessions = two.create_container("sessions").await?;
+//! let written = sessions.put_with_ttl("s-1", "ada", Duration::from_secs(1_800)).await?;
+//! let there = three.container("sessions");
+//! assert_eq!(there.get("s-1").await?.value.unwrap(), "ada"); // linearizable, by any node
+//! let local = there.at(ReadLevel::Local).since(written.token); // asks nobody, and sees that write
+//! assert_eq!(local.get("s-1").await?.value.unwrap(), "ada");
+//! # for node in [three, two, one] { node.close().await?; }
+//! # Ok(()) }
+//! ```
+//!
+//! * **Every item has one end**, the same on all nodes. Every answer carries `at`, the moment by which it was judged; from its end
+//!   on an item is shown by nobody, ever after, over changes of the leader too. Ends cost no entry of the log and no byte on the wire.
+//! * **Any node takes any call.** Writes and linearizable reads go to the node that leads, and are tried again while none does.
+//! * **A write is done once**, though its answer was lost and it was sent again.
+//! * **Reads at several levels** ([`ReadLevel`]), each with a token, by which one reads one's own writes.
+//!
+//! docs/cluster.md has the rules, and says what is missing.
 
 #![forbid(unsafe_code)]
 
-#[cfg_attr(not(test), allow(dead_code))]
+mod calls;
+mod clocks;
+mod face;
+mod machine;
 mod net;
+mod node;
+mod raft;
 
+pub use face::{
+    Answered, Batch, Container, Error, Expect, Item, Member, ReadLevel, Status, Token, Transaction,
+};
 pub use net::Tls;
+pub use node::{Node, NodeOptions};

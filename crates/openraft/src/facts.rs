@@ -8,10 +8,9 @@
 //!     client (16, BE) serial (8, BE)    postcard(Answer)  for 20 min
 //! ```
 //!
-//! Invariants:
-//!
-//! 1. `time` is a function of the log and never goes back (I1): see [`Facts::after`].
-//! 2. No answer of any leader was later than the `until` of what is applied; so it is where the next leader's time begins.
+//! Invariant: time and until move by the rule of `moments.rs` alone.
+
+use std::sync::Arc;
 
 use ebbtide::{Batch, Container, ContainerOptions, Database, DefaultTtl, Error};
 use openraft::{AnyError, LogId, Node, NodeId, StoredMembership};
@@ -20,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::entry::FORMAT;
 use crate::machine::Containers;
+use crate::moments::Moments;
 
 /// The container of the facts.
 pub const FACTS: &str = "ebbtide-openraft";
@@ -54,26 +54,19 @@ impl<N: NodeId> Default for Facts<N> {
 }
 
 impl<N: NodeId> Facts<N> {
-    /// The facts after an entry. `moments`: its stamp and its until; a blank entry and one of a membership have none.
-    ///
-    /// With another leader time goes on from the latest moment at which the one before may have answered. Leader ids are compared,
-    /// and not terms, for openraft elects two leaders in one term where the second has the higher id.
-    pub fn after(&self, log_id: &LogId<N>, moments: Option<(u64, u64)>) -> Facts<N> {
-        let mut time_ms = self.time_ms;
-        if self
-            .applied
-            .as_ref()
-            .is_some_and(|last| last.leader_id != log_id.leader_id)
-        {
-            time_ms = time_ms.max(self.until_ms);
-        }
-        let (stamp, until) = moments.unwrap_or_default();
-        let time_ms = time_ms.max(stamp);
+    /// The facts after an entry. `stamped`: its stamp and its until; a blank entry and one of a membership have none.
+    pub fn after(&self, log_id: &LogId<N>, stamped: Option<(u64, u64)>) -> Facts<N> {
+        let now = Moments {
+            time_ms: self.time_ms,
+            until_ms: self.until_ms,
+        };
+        let last = self.applied.as_ref().map(|last| &last.leader_id);
+        let next = now.after(last, &log_id.leader_id, stamped);
         Facts {
             format: self.format,
             applied: Some(log_id.clone()),
-            time_ms,
-            until_ms: self.until_ms.max(until).max(time_ms),
+            time_ms: next.time_ms,
+            until_ms: next.until_ms,
         }
     }
 
@@ -122,7 +115,8 @@ fn decode<T: DeserializeOwned + Default>(value: Option<ebbtide::Value>) -> Resul
         .map_err(|e| AnyError::new(&e))
 }
 
-/// Opens the containers of the crate and of the machine, and makes those that are missing.
+/// Opens the containers of the crate and of the machine, and makes those that are missing; and opens those that entries have
+/// made.
 pub fn containers(
     db: &Database,
     named: Vec<(&'static str, ContainerOptions)>,
@@ -135,6 +129,17 @@ pub fn containers(
     let named = named
         .into_iter()
         .map(|(name, options)| (name, options.or_keep()));
-    let open = |(name, options)| Ok((name, db.container_with(name, options)?));
-    own.into_iter().chain(named).map(open).collect()
+    for (name, options) in own.into_iter().chain(named) {
+        db.container_with(name, options)?;
+    }
+    opened(db)
+}
+
+/// All containers that there are: which these are is decided by entries, and written with them.
+pub fn opened(db: &Database) -> Result<Containers, Error> {
+    let open = |name: String| {
+        let container = db.container_with(&name, ContainerOptions::new().or_keep())?;
+        Ok((Arc::from(name), container))
+    };
+    db.containers().into_iter().map(open).collect()
 }

@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::entry::{Answer, Applied, Entry, Op};
 use crate::gather::{Gather, GatherError};
-use crate::log_time::LogTime;
+use crate::log_time::{Closed, LogTime};
 use crate::machine::Machine;
 use crate::reader::Reader;
 
@@ -128,6 +128,12 @@ impl<M: Machine> Leader<M> {
             .await
             .map_err(|_| GatherError::Ended)?;
         answered.await.unwrap_or(Err(GatherError::Ended))
+    }
+
+    /// [`LogTime::closed`] by the leader's time. What was applied when this returns is all that was written before it.
+    #[must_use]
+    pub fn closed(&self, wall_ms: u64) -> Option<Closed> {
+        self.time.closed(wall_ms)
     }
 
     /// Whether the node leads, and its own blank entry is applied.

@@ -59,6 +59,7 @@
 #![allow(clippy::result_large_err)]
 
 mod builder;
+mod checks;
 mod entry;
 mod facts;
 mod failure;
@@ -68,6 +69,7 @@ mod leader;
 mod log_store;
 mod log_time;
 mod machine;
+mod moments;
 mod purges;
 mod reader;
 mod shared;
@@ -80,7 +82,7 @@ pub use entry::{Answer, Applied, Entry, FORMAT, OLDEST_OP_MS, OP_AHEAD_MS, Op, O
 pub use gather::{Gather, GatherError, MOST_BYTES, MOST_OPS};
 pub use leader::{Cause, Leader};
 pub use log_store::LogStore;
-pub use log_time::{LogTime, NotLeading, RESERVE_MS, ReadTicket, WriteTicket};
+pub use log_time::{Closed, LogTime, NotLeading, RESERVE_MS, ReadTicket, WriteTicket};
 pub use machine::{Commands, Found, Machine, Step, StepError};
 pub use reader::{Moment, Reader, Shown, View};
 pub use shared::Durable;

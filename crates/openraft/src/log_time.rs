@@ -7,16 +7,18 @@
 //!
 //! An answer at moment r is given by a state in which every write of an earlier moment has taken its place: so whatever comes
 //! later in the log has a time that is not before r. A client that gives up changes nothing of that: its write may still land.
-//! A ticket is closed by its outcome alone: applied, or the leadership over.
+//! A ticket is closed by its outcome alone: applied, or the leadership over. One whose holder still has it when the next leadership of
+//! the node begins stays open: nothing says yet that its entry was proposed under the one before.
 //!
 //! Invariants:
 //!
-//! 1. Moments are not before the time of the state when the leadership began, nor before any moment that was drawn before.
-//! 2. A wait ends when every write of a lower ticket is applied, or the leadership is over.
+//! 1. Moments are not before the time of the state when the leadership began, nor before any that this leadership has drawn. The
+//!    state's time is not before any moment that a leadership before has answered at, for that was no later than its `until`.
+//! 2. A wait ends when every write of a lower ticket is applied or can be no more, or the leadership is over.
 //! 3. No moment is drawn but between [`LogTime::lead`], when the leader's own blank entry is applied, and [`LogTime::quit`].
 //! 4. `until` is of an entry that is applied, and rises.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::task::{Context, Poll, Waker};
 
 use crate::sync::{Arc, Mutex, MutexGuard};
@@ -37,6 +39,13 @@ impl std::fmt::Display for NotLeading {
 
 impl std::error::Error for NotLeading {}
 
+/// A write without an outcome.
+struct OpenTicket {
+    stamp_ms: u64,
+    /// Somebody has it: its entry may still be proposed.
+    is_held: bool,
+}
+
 #[derive(Default)]
 struct State {
     /// Counts leaderships; a ticket is of one.
@@ -45,7 +54,8 @@ struct State {
     last_ms: u64,
     until_ms: u64,
     next: u64,
-    open: BTreeSet<u64>,
+    /// Tickets of writes without an outcome.
+    open: BTreeMap<u64, OpenTicket>,
     /// Of reads, with their tickets.
     waiting: Vec<(u64, Waker)>,
 }
@@ -61,12 +71,14 @@ impl State {
     }
 
     fn is_clear(&self, ticket: u64) -> bool {
-        self.open.first().is_none_or(|first| *first > ticket)
+        self.open
+            .first_key_value()
+            .is_none_or(|(first, _)| *first > ticket)
     }
 
     /// Takes the wakers of those that wait for nothing any more.
     fn cleared(&mut self) -> Vec<Waker> {
-        let first = self.open.first().copied().unwrap_or(u64::MAX);
+        let first = self.open.keys().next().copied().unwrap_or(u64::MAX);
         let is_over = !self.is_leading;
         let is_clear = |(ticket, _): &mut (u64, Waker)| is_over || *ticket < first;
         let cleared = self.waiting.extract_if(.., is_clear);
@@ -86,12 +98,12 @@ impl std::fmt::Debug for LogTime {
     }
 }
 
-/// A write under way. It stays open when it is dropped: the write may still land.
+/// A write under way, to be held until its proposal has an outcome. Where it is dropped it stays open to the end of the leadership:
+/// the write may still land.
 #[derive(Debug)]
 #[must_use = "reads wait until it is applied"]
 pub struct WriteTicket {
     time: LogTime,
-    leadership: u64,
     number: u64,
     /// The entry's stamp, in milliseconds since 1970.
     pub stamp_ms: u64,
@@ -108,6 +120,15 @@ pub struct ReadTicket {
     pub at_ms: u64,
     /// Whether an entry is to be applied before anything is answered at this moment: a tick, if nobody writes (I2).
     pub needs_tick: bool,
+}
+
+/// See [`LogTime::closed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// The moment, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// The leader's own moment, by which it can be told how far the other one is behind; in milliseconds since 1970.
+    pub now_ms: u64,
 }
 
 impl LogTime {
@@ -129,9 +150,11 @@ impl LogTime {
         let mut state = self.lock();
         state.leadership += 1;
         state.is_leading = true;
-        state.last_ms = state.last_ms.max(time_ms);
-        state.until_ms = state.until_ms.max(until_ms);
-        state.open.clear();
+        // Not where the one before had got: what it has answered lies before this time, and what it has drawn besides may be of a
+        // clock that was wrong.
+        (state.last_ms, state.until_ms) = (time_ms, until_ms);
+        // What was dropped has an outcome, or is in the log before this leadership.
+        state.open.retain(|_, ticket| ticket.is_held);
         // They are of the leadership before, and find that out.
         let before = std::mem::take(&mut state.waiting);
         drop(state);
@@ -160,10 +183,13 @@ impl LogTime {
     pub fn draw_write(&self, wall_ms: u64) -> Result<WriteTicket, NotLeading> {
         let mut state = self.lock();
         let (number, stamp_ms) = state.draw(wall_ms)?;
-        state.open.insert(number);
+        let ticket = OpenTicket {
+            stamp_ms,
+            is_held: true,
+        };
+        state.open.insert(number, ticket);
         Ok(WriteTicket {
             time: self.clone(),
-            leadership: state.leadership,
             number,
             stamp_ms,
             until_ms: stamp_ms + RESERVE_MS,
@@ -183,6 +209,24 @@ impl LogTime {
             number,
             at_ms,
             needs_tick: at_ms > state.until_ms,
+        })
+    }
+
+    /// A moment before which nothing will be written any more, by this leader or a later one: what is applied now answers reads at
+    /// it, on any replica. `None`: the node does not lead.
+    #[must_use]
+    pub fn closed(&self, wall_ms: u64) -> Option<Closed> {
+        let mut state = self.lock();
+        if !state.is_leading {
+            return None;
+        }
+        state.last_ms = state.last_ms.max(wall_ms);
+        // One of the leadership before may have any stamp.
+        let first_open = state.open.values().map(|ticket| ticket.stamp_ms).min();
+        let now_ms = state.last_ms;
+        Some(Closed {
+            at_ms: first_open.unwrap_or(now_ms).min(state.until_ms),
+            now_ms,
         })
     }
 
@@ -215,13 +259,18 @@ impl WriteTicket {
     /// The entry is applied.
     pub fn applied(self) {
         let mut state = self.time.lock();
-        if state.leadership != self.leadership {
-            return;
-        }
         state.open.remove(&self.number);
         state.until_ms = state.until_ms.max(self.until_ms);
         let cleared = state.cleared();
         drop(state);
         cleared.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for WriteTicket {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.time.lock().open.get_mut(&self.number) {
+            ticket.is_held = false;
+        }
     }
 }

@@ -14,6 +14,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -23,6 +24,7 @@ use ebbtide::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::checks::{LONGEST_SECONDS, MOST_KEY_BYTES, check_item, check_name, check_ttl};
 use crate::entry::Refused;
 
 /// The program's state machine. What it has decided stands in the state alone: it has no memory of its own (`&self`), and must
@@ -134,14 +136,8 @@ type Own = BTreeMap<Vec<u8>, Option<Found>>;
 /// The thing that a write has replaced among those of the entry: nothing, a deletion or an item.
 type Replaced = Option<Option<Found>>;
 
-/// The longest key.
-const MOST_KEY_BYTES: usize = 65_535;
-
-/// The longest lifetime, in seconds; one that is longer has no end.
-const LONGEST_SECONDS: u64 = 2_147_483_647;
-
-/// The containers that a machine has named, and those of the crate.
-pub(crate) type Containers = HashMap<&'static str, Container>;
+/// The containers of a state: those that its machine has named, those that entries have made, and those of the crate.
+pub(crate) type Containers = HashMap<Arc<str>, Container>;
 
 enum Write {
     Put(Container, Vec<u8>, Bytes, Ttl),
@@ -149,7 +145,10 @@ enum Write {
     DeleteRange(Container, Bound<Vec<u8>>, Bound<Vec<u8>>),
     Default(Container, DefaultTtl),
     ExpireBefore(Container, SystemTime),
+    ExpireWrittenBefore(Container, SystemTime),
     ExpireAll(Container),
+    Create(String, DefaultTtl),
+    Drop(String),
 }
 
 /// One entry under way: the ops that were asked see what those before them have written.
@@ -158,9 +157,11 @@ pub struct Step<'a> {
     time_ms: u64,
     index: u64,
     is_alone: bool,
-    own: HashMap<&'static str, Own>,
+    /// The version of the last write before this entry.
+    before: Version,
+    own: HashMap<Arc<str>, Own>,
     writes: Vec<Write>,
-    undo: Vec<(&'static str, Vec<u8>, Replaced)>,
+    undo: Vec<(Arc<str>, Vec<u8>, Replaced)>,
     failed: Option<Error>,
 }
 
@@ -170,12 +171,14 @@ impl<'a> Step<'a> {
         time_ms: u64,
         index: u64,
         is_alone: bool,
+        before: Version,
     ) -> Step<'a> {
         Step {
             containers,
             time_ms,
             index,
             is_alone,
+            before,
             own: HashMap::new(),
             writes: vec![],
             undo: vec![],
@@ -195,13 +198,35 @@ impl<'a> Step<'a> {
         self.index
     }
 
-    fn container(&mut self, name: &str) -> Result<(&'static str, Container), StepError> {
+    /// Whether there is a container of this name: one that the machine has named, or an earlier entry has made.
+    #[must_use]
+    pub fn has_container(&self, name: &str) -> bool {
+        self.containers.contains_key(name)
+    }
+
+    /// The version of the last write of this entry so far, the same on all replicas; before its first, that of the last write
+    /// before it. Right after [`Step::put`] it is the version that the item has.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        Version::from_u64(self.before.as_u64() + self.writes.len() as u64)
+    }
+
+    /// What ends items that have no ttl of their own.
+    ///
+    /// # Errors
+    /// As of [`Step::get`].
+    pub fn default_ttl(&mut self, container: &str) -> Result<DefaultTtl, StepError> {
+        let (_, container) = self.container(container)?;
+        Ok(container.default_ttl())
+    }
+
+    fn container(&mut self, name: &str) -> Result<(Arc<str>, Container), StepError> {
         match self.containers.get_key_value(name) {
-            Some((name, container)) => Ok((name, container.clone())),
+            Some((name, container)) => Ok((name.clone(), container.clone())),
             None => Err(self.fail(Error::InvalidArgument {
                 what: "container name",
                 given: name.to_owned(),
-                allowed: "one that the machine has named (Machine::containers)",
+                allowed: "one that the machine has named or made (Step::has_container)",
             })),
         }
     }
@@ -226,7 +251,7 @@ impl<'a> Step<'a> {
     ) -> Result<Option<Found>, StepError> {
         let (name, container) = self.container(container)?;
         let key = key.as_ref();
-        if let Some(own) = self.own.get(name).and_then(|own| own.get(key)) {
+        if let Some(own) = self.own.get(&name).and_then(|own| own.get(key)) {
             return Ok(own.clone());
         }
         if key.is_empty() || key.len() > MOST_KEY_BYTES {
@@ -251,7 +276,7 @@ impl<'a> Step<'a> {
             range.start().map(<[u8]>::to_vec),
             range.end().map(<[u8]>::to_vec),
         );
-        let own = self.own.get(name).cloned().unwrap_or_default();
+        let own = self.own.get(&name).cloned().unwrap_or_default();
         let bounds = (range.start(), range.end());
         let in_range = |key: &Vec<u8>| RangeBounds::<[u8]>::contains(&bounds, &key[..]);
         let mut own = own.iter().filter(|(key, _)| in_range(key)).peekable();
@@ -375,8 +400,8 @@ impl<'a> Step<'a> {
         Ok(())
     }
 
-    fn note(&mut self, name: &'static str, key: &[u8], item: Option<Found>) {
-        let own = self.own.entry(name).or_default();
+    fn note(&mut self, name: Arc<str>, key: &[u8], item: Option<Found>) {
+        let own = self.own.entry(name.clone()).or_default();
         let before = own.insert(key.to_vec(), item);
         self.undo.push((name, key.to_vec(), before));
     }
@@ -419,6 +444,12 @@ impl<'a> Step<'a> {
         }
     }
 
+    /// Whether it makes or drops a container.
+    pub(crate) fn changes_containers(&self) -> bool {
+        let is_one = |write: &Write| matches!(write, Write::Create(..) | Write::Drop(_));
+        self.writes.iter().any(is_one)
+    }
+
     /// All that was written, as one batch.
     pub(crate) fn into_batch(self) -> Batch {
         let mut batch = Batch::new();
@@ -429,7 +460,12 @@ impl<'a> Step<'a> {
                 Write::DeleteRange(from, start, end) => batch.delete_range(from, (start, end)),
                 Write::Default(of, default) => batch.set_default_ttl(of, default),
                 Write::ExpireBefore(of, moment) => batch.expire_before(of, moment),
+                Write::ExpireWrittenBefore(of, moment) => batch.expire_written_before(of, moment),
                 Write::ExpireAll(of) => batch.expire_all(of),
+                Write::Create(name, default) => {
+                    batch.create_container(name, ContainerOptions::new().default_ttl(default))
+                }
+                Write::Drop(name) => batch.drop_container(name),
             };
         }
         batch
@@ -490,37 +526,42 @@ impl Commands<'_, '_> {
         self.push(container, |of| Write::ExpireBefore(of, moment))
     }
 
+    /// Expires whatever was written before this moment: [`Container::expire_written_before`].
+    pub fn expire_written_before(
+        &mut self,
+        container: &str,
+        moment: SystemTime,
+    ) -> Result<(), StepError> {
+        self.push(container, |of| Write::ExpireWrittenBefore(of, moment))
+    }
+
     /// Expires every item.
     pub fn expire_all(&mut self, container: &str) -> Result<(), StepError> {
         self.push(container, Write::ExpireAll)
     }
-}
 
-fn check_item(key: &[u8], value: &[u8], ttl: Ttl) -> Result<(), StepError> {
-    if key.is_empty() || key.len() > MOST_KEY_BYTES {
-        return Err(StepError::refuse(format!(
-            "a key of {} bytes: it has 1 to 65 535",
-            key.len()
-        )));
-    }
-    if value.len() > 64 << 20 {
-        return Err(StepError::refuse(format!(
-            "a value of {} bytes: it has up to 64 MiB",
-            value.len()
-        )));
-    }
-    check_ttl(ttl)
-}
-
-fn check_ttl(ttl: Ttl) -> Result<(), StepError> {
-    match ttl {
-        Ttl::After(lifetime)
-            if lifetime.is_zero() || lifetime > Duration::from_secs(LONGEST_SECONDS) =>
-        {
-            Err(StepError::refuse(format!(
-                "a ttl of {lifetime:?}: it is more than 0, and at most 2 147 483 647 s"
-            )))
+    /// Makes a container, which ops of later entries can read and write; `false`: there is one of this name. A name or a ttl out of
+    /// range, and a name that begins with `ebbtide-openraft`, refuse the op.
+    pub fn create_container(&mut self, name: &str, default: DefaultTtl) -> Result<bool, StepError> {
+        check_name(name)?;
+        if let DefaultTtl::After(lifetime) = default {
+            check_ttl(Ttl::After(lifetime))?;
         }
-        _ => Ok(()),
+        let is_new = !self.0.has_container(name);
+        if is_new {
+            self.0.writes.push(Write::Create(name.to_owned(), default));
+        }
+        Ok(is_new)
+    }
+
+    /// Drops a container with everything in it; `false`: there is none of this name. Do not drop one that the machine has named. A
+    /// name that begins with `ebbtide-openraft` refuses the op.
+    pub fn drop_container(&mut self, name: &str) -> Result<bool, StepError> {
+        check_name(name)?;
+        let is_there = self.0.has_container(name);
+        if is_there {
+            self.0.writes.push(Write::Drop(name.to_owned()));
+        }
+        Ok(is_there)
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ebbtide::{Error, Item};
 use openraft::{LogId, RaftTypeConfig};
 
+use crate::checks::is_reserved;
 use crate::facts::Facts;
 use crate::shared::{Open, Shared};
 
@@ -112,7 +113,7 @@ impl<C: RaftTypeConfig> Reader<C> {
     /// moment is in it.
     ///
     /// # Errors
-    /// Those of the engine, and a container that the machine has not named.
+    /// Those of the engine, and a container that is not there.
     pub fn get(&self, container: &str, key: impl AsRef<[u8]>, at_ms: u64) -> Result<Shown, Error> {
         let open = self.shared.open();
         let item = container_of(&open, container)?.item(key)?;
@@ -144,6 +145,38 @@ impl<C: RaftTypeConfig> Reader<C> {
         }
     }
 
+    /// Whether there is a container of this name, as of what is applied.
+    pub fn has_container(&self, name: &str) -> bool {
+        !is_reserved(name) && self.shared.open().containers().contains_key(name)
+    }
+
+    /// Whether items will end, or have ended and still take space: then time is to go on, by ticks where nobody writes. By
+    /// estimates of this replica.
+    pub fn will_expire(&self) -> bool {
+        let open = self.shared.open();
+        let containers = open.containers();
+        let mut containers = containers.values();
+        containers
+            .any(|container| !container.due().is_empty() || container.stats().expired_bytes > 0)
+    }
+
+    /// The names of the containers, but for the crate's own, in their order; as of what is applied.
+    pub fn containers(&self) -> Vec<String> {
+        let containers = self.shared.open().containers();
+        let names = containers.keys().map(|name| name.to_string());
+        let mut names: Vec<String> = names.filter(|name| !is_reserved(name)).collect();
+        names.sort();
+        names
+    }
+
+    /// The default ttl of a container, as of what is applied.
+    ///
+    /// # Errors
+    /// A container that is not there.
+    pub fn default_ttl(&self, container: &str) -> Result<ebbtide::DefaultTtl, Error> {
+        Ok(container_of(&self.shared.open(), container)?.default_ttl())
+    }
+
     /// Writes the state's memtables to tables.
     ///
     /// # Errors
@@ -152,20 +185,27 @@ impl<C: RaftTypeConfig> Reader<C> {
         self.shared.open().db.flush()
     }
 
+    /// Closes the state's database. Whatever reads or applies after that gets [`Error::Closed`].
+    ///
+    /// # Errors
+    /// Those of [`Database::close`](ebbtide::Database::close).
+    pub fn close(&self) -> Result<(), Error> {
+        self.shared.open().db.close()
+    }
+
     /// Figures of the state's database.
     pub fn stats(&self) -> ebbtide::Stats {
         self.shared.open().db.stats()
     }
 }
 
-fn container_of<'o>(open: &'o Open, name: &str) -> Result<&'o ebbtide::Container, Error> {
-    open.containers
-        .get(name)
-        .ok_or_else(|| Error::InvalidArgument {
-            what: "container name",
-            given: name.to_owned(),
-            allowed: "one that the machine has named (Machine::containers)",
-        })
+fn container_of(open: &Open, name: &str) -> Result<ebbtide::Container, Error> {
+    let found = open.containers().get(name).cloned();
+    found.ok_or_else(|| Error::InvalidArgument {
+        what: "container name",
+        given: name.to_owned(),
+        allowed: "one that the machine has named, or an entry has made",
+    })
 }
 
 fn millis(moment: SystemTime) -> u64 {

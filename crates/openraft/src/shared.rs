@@ -21,7 +21,7 @@ use crate::snapshot::SnapshotIds;
 /// A database of a state. When a snapshot has taken its place it goes with its last reader.
 pub(crate) struct Open {
     pub(crate) db: Database,
-    pub(crate) containers: Containers,
+    containers: RwLock<Arc<Containers>>,
     retired: Mutex<bool>,
 }
 
@@ -33,9 +33,22 @@ impl Open {
         let containers = facts::containers(&db, named)?;
         Ok(Open {
             db,
-            containers,
+            containers: RwLock::new(Arc::new(containers)),
             retired: Mutex::new(false),
         })
+    }
+
+    pub(crate) fn containers(&self) -> Arc<Containers> {
+        let containers = self.containers.read();
+        containers.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// An entry has made or dropped a container.
+    pub(crate) fn find_containers(&self) -> Result<(), Error> {
+        let found = Arc::new(facts::opened(&self.db)?);
+        let containers = self.containers.write();
+        *containers.unwrap_or_else(PoisonError::into_inner) = found;
+        Ok(())
     }
 
     fn retire(&self) {

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use ebbtide::{Batch, Clock, Database, Error, Options, Stall, SystemClock};
+use ebbtide::{Batch, Clock, Database, Error, Options, Stall, SystemClock, Version};
 use openraft::storage::RaftStateMachine;
 use openraft::{
     AnyError, EntryPayload, ErrorVerb, LogId, OptionalSend, RaftTypeConfig, Snapshot, SnapshotMeta,
@@ -86,6 +86,8 @@ pub struct StateStore<C: RaftTypeConfig, M> {
     machine: M,
     options: StateOptions,
     facts: Facts<C::NodeId>,
+    /// The version of the last write.
+    version: Version,
     membership: StoredMembership<C::NodeId, C::Node>,
     purges: Purges,
 }
@@ -141,6 +143,7 @@ impl<C: RaftTypeConfig, M: Machine> StateStore<C, M> {
         let open = Open::new(db, machine.containers()).map_err(|e| AnyError::new(&e))?;
         let (known, membership) = facts::read::<C::NodeId, C::Node>(&open.db)?;
         open.db.sync().map_err(|e| AnyError::new(&e))?;
+        let version = last_version(&open.db).map_err(|e| AnyError::new(&e))?;
         let shared = Shared::new(folder, open, &known);
         Ok(StateStore {
             shared: Arc::new(shared),
@@ -149,6 +152,7 @@ impl<C: RaftTypeConfig, M: Machine> StateStore<C, M> {
             purges: Purges::new(&options),
             options,
             facts: known,
+            version,
             membership,
         })
     }
@@ -164,8 +168,23 @@ impl<C: RaftTypeConfig, M: Machine> StateStore<C, M> {
     }
 }
 
-/// An entry that was tried: its batch and its answers.
-type Tried<A> = (Batch, Vec<Answer<A>>);
+fn last_version(db: &Database) -> Result<Version, Error> {
+    Ok(db.commit(Batch::new())?.version())
+}
+
+/// An entry that was tried.
+struct Tried<A> {
+    batch: Batch,
+    answers: Vec<Answer<A>>,
+    changes_containers: bool,
+}
+
+/// An entry that is written.
+struct Done<A> {
+    answers: Vec<Answer<A>>,
+    version: Version,
+    changes_containers: bool,
+}
 
 impl<C, M> StateStore<C, M>
 where
@@ -180,15 +199,24 @@ where
         open: &Open,
     ) -> Result<Tried<M::Answer>, Error> {
         let EntryPayload::Normal(Entry { ops, .. }) = &entry.payload else {
-            return Ok((Batch::new(), vec![]));
+            return Ok(Tried {
+                batch: Batch::new(),
+                answers: vec![],
+                changes_containers: false,
+            });
         };
-        let index = entry.log_id.index;
-        let mut step = Step::new(&open.containers, next.time_ms, index, ops.len() == 1);
+        let (index, is_alone) = (entry.log_id.index, ops.len() == 1);
+        let containers = open.containers();
+        let mut step = Step::new(&containers, next.time_ms, index, is_alone, self.version);
         let mut answers = Vec::with_capacity(ops.len());
         for op in ops {
             answers.push(self.answer(op, next.time_ms, index, &mut step)?);
         }
-        Ok((step.into_batch(), answers))
+        Ok(Tried {
+            answers,
+            changes_containers: step.changes_containers(),
+            batch: step.into_batch(),
+        })
     }
 
     fn answer(
@@ -246,17 +274,22 @@ where
         membership: Option<&StoredMembership<C::NodeId, C::Node>>,
         entry: &C::Entry,
         open: &Open,
-    ) -> Result<Vec<Answer<M::Answer>>, Error> {
-        let facts = &open.containers[FACTS];
-        let (mut batch, answers) = self.attempt(next, entry, open)?;
-        let added = next.write(facts, &mut batch);
+    ) -> Result<Done<M::Answer>, Error> {
+        let facts = &open.containers()[FACTS];
+        let mut tried = self.attempt(next, entry, open)?;
+        let batch = &mut tried.batch;
+        let added = next.write(facts, batch);
         added.map_err(|_| undecodable())?;
         if let Some(new) = membership {
-            let added = facts::write_membership(new, facts, &mut batch);
+            let added = facts::write_membership(new, facts, batch);
             added.map_err(|_| undecodable())?;
         }
-        open.db.write(&batch)?;
-        Ok(answers)
+        let version = open.db.commit(&*batch)?.version();
+        Ok(Done {
+            answers: tried.answers,
+            version,
+            changes_containers: tried.changes_containers,
+        })
     }
 
     async fn apply_one(
@@ -278,9 +311,9 @@ where
         let moved = open.db.advance_to(time);
         moved.map_err(|e| fatal(AnyError::new(&e)))?;
         let mut pauses = Pauses::new();
-        let answers = loop {
+        let done = loop {
             match self.write(&next, membership.as_ref(), &entry, &open) {
-                Ok(answers) => break answers,
+                Ok(done) => break done,
                 Err(error) if error.is_retryable() => {
                     self.shared.wait_for(Some(error));
                     pauses.wait::<C>().await;
@@ -289,14 +322,18 @@ where
             }
         };
         self.shared.wait_for(None);
-        self.facts = next;
+        if done.changes_containers {
+            let found = patiently::<C, _>(|| open.find_containers()).await;
+            found.map_err(|e| fatal(AnyError::new(&e)))?;
+        }
+        (self.facts, self.version) = (next, done.version);
         if let Some(new) = membership {
             self.membership = new;
         }
         Ok(Applied {
             index: log_id.index,
             at_ms: self.facts.time_ms,
-            answers,
+            answers: done.answers,
         })
     }
 }
@@ -376,6 +413,8 @@ where
         let state = self.take_in(meta, *snapshot).await;
         let (open, known, membership) =
             state.map_err(|e| of_snapshot(ErrorVerb::Write, &std::io::Error::other(e)))?;
+        let version = last_version(&open.db);
+        self.version = version.map_err(|e| of_snapshot(ErrorVerb::Read, &e))?;
         self.shared.replace(open);
         (self.facts, self.membership) = (known, membership);
         self.purges.begin_anew();

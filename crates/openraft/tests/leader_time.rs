@@ -122,13 +122,14 @@ fn the_end_of_a_leadership_ends_what_waits_for_a_write_that_was_given_up() {
     });
 }
 
-/// Tickets are of one leadership: what comes from the one before neither clears nor holds up the next one.
+/// What was dropped under the leadership before neither clears nor holds up the next one.
 #[test]
-fn a_ticket_of_an_earlier_leadership_counts_for_nothing() {
+fn a_ticket_that_was_dropped_under_an_earlier_leadership_counts_for_nothing() {
     check(|| {
         let time = leading();
         let old = time.draw_write(START).unwrap();
         let waits = time.draw_read(START).unwrap();
+        drop(old);
         let again = {
             let time = time.clone();
             thread::spawn(move || time.lead(START + 50, START + 300))
@@ -139,15 +140,80 @@ fn a_ticket_of_an_earlier_leadership_counts_for_nothing() {
         assert!(new.stamp_ms >= START + 50);
         let read = time.draw_read(START + 250).unwrap();
         assert!(!read.needs_tick);
-        let late = thread::spawn(move || old.applied());
         let closer = thread::spawn(move || new.applied());
         block_on(time.cleared(&read)).unwrap();
-        late.join().unwrap();
         closer.join().unwrap();
         let ahead = time.draw_read(START + 301).unwrap();
         assert!(
             ahead.needs_tick,
             "nothing is committed that allows this moment"
         );
+    });
+}
+
+/// A clock that leapt under one leadership does not count for the next one, which begins behind all that was answered.
+#[test]
+fn a_leadership_begins_where_the_state_is() {
+    check(|| {
+        let time = leading();
+        let leapt = time.draw_read(START + 3_600_000).unwrap();
+        assert!(leapt.needs_tick, "nothing was answered at that moment");
+        time.quit();
+        time.lead(START + 200, START + 200);
+        assert_eq!(time.draw_write(START).unwrap().stamp_ms, START + 200);
+    });
+}
+
+/// No write takes a time before a moment that was said to be closed, and none that is under way has an earlier one.
+#[test]
+fn nothing_is_written_before_a_closed_moment() {
+    check(|| {
+        let (time, log) = (leading(), Log::default());
+        assert_eq!(LogTime::new().closed(START), None);
+        let writer = {
+            let (time, log) = (time.clone(), log.clone());
+            thread::spawn(move || {
+                let ticket = time.draw_write(START + 3).unwrap();
+                let stamp = ticket.stamp_ms;
+                log.apply(stamp);
+                ticket.applied();
+                stamp
+            })
+        };
+        let closed = time.closed(START + 7).unwrap();
+        let seen = log.0.load(SeqCst);
+        let stamp = writer.join().unwrap();
+        assert!(
+            stamp >= closed.at_ms || seen >= stamp,
+            "it landed before a moment that was closed"
+        );
+        let far = time.closed(START + 60_000).unwrap();
+        assert!(
+            far.at_ms <= START + 203,
+            "no later leader may answer earlier"
+        );
+        assert_eq!(far.now_ms, START + 60_000);
+    });
+}
+
+/// A node may lead again before the write of a ticket is proposed: it lands under the new leadership, with the old stamp.
+#[test]
+fn a_ticket_that_is_held_holds_up_the_next_leadership() {
+    check(|| {
+        let (time, log) = (leading(), Log::default());
+        let old = time.draw_write(START).unwrap();
+        time.quit();
+        time.lead(START + 50, START + 300);
+        let read = time.draw_read(START + 250).unwrap();
+        let late = {
+            let log = log.clone();
+            thread::spawn(move || {
+                log.apply(old.stamp_ms);
+                old.applied();
+            })
+        };
+        block_on(time.cleared(&read)).unwrap();
+        assert_eq!(log.0.load(SeqCst), START, "it landed behind the answer");
+        late.join().unwrap();
     });
 }

@@ -1,0 +1,13 @@
+//! The part that a program sees: handles, answers, errors. Nothing here knows the log or the network.
+
+mod answered;
+mod batch;
+mod container;
+mod error;
+mod transaction;
+
+pub use answered::{Answered, Item, Member, ReadLevel, Status, Token};
+pub use batch::{Batch, Expect};
+pub use container::Container;
+pub use error::Error;
+pub use transaction::Transaction;

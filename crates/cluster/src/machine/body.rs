@@ -1,0 +1,201 @@
+//! The ops of a cluster, as they stand in the log, and the answers to them.
+//!
+//! ```text
+//! One          container, key, act                        put, create, replace, touch, expire, delete, take, compare and put
+//! Batch        [(container, key, act)]                    all or nothing
+//! Transaction  read set, [(container, key, act)]          nothing, where what was read is not what stands there now
+//! Command      container, what                            alone in an entry: ranges, default ttls, containers
+//! ```
+//!
+//! Invariants:
+//!
+//! 1. What is here is the log's format: variants and fields are added at the end, and none goes or changes its place.
+//! 2. Nothing here is of a node: no clock, no setting.
+
+use std::ops::Bound;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use ebbtide::{DefaultTtl, Ttl};
+use serde::{Deserialize, Serialize};
+
+/// One op.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Body {
+    One(Write),
+    Batch(Vec<Write>),
+    Transaction { reads: ReadSet, writes: Vec<Write> },
+    Command { container: String, what: Command },
+}
+
+/// One item's part of an op.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Write {
+    pub container: String,
+    pub key: Bytes,
+    pub when: When,
+    pub act: Act,
+}
+
+/// The condition under which an act is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum When {
+    Always,
+    Absent,
+    Present,
+    Version(u64),
+}
+
+/// The change of an item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Act {
+    Put(Bytes, Life),
+    /// Its value and its ttl stay, and the countdown begins again.
+    Touch,
+    /// Its value stays.
+    Expire(Life),
+    Delete,
+    /// Deletes it and answers with it.
+    Take,
+    /// Nothing: the condition is all.
+    Require,
+}
+
+/// A ttl in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Life {
+    Inherit,
+    Never,
+    For(u64),
+    Until(u64),
+    Keep,
+}
+
+/// A default ttl in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Default {
+    Off,
+    NoDefault,
+    After(u64),
+}
+
+/// What changes a container as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    Create(Default),
+    Drop,
+    SetDefault(Default),
+    DeleteRange(Bound<Bytes>, Bound<Bytes>),
+    ExpireBefore(u64),
+    ExpireWrittenBefore(u64),
+    ExpireAll,
+}
+
+/// All that a transaction has read, by which its writes stand or fall.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadSet {
+    pub keys: Vec<KeyRead>,
+    pub ranges: Vec<RangeRead>,
+}
+
+/// A key, and the version that was there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRead {
+    pub container: String,
+    pub key: Bytes,
+    pub version: Option<u64>,
+}
+
+/// A range, as far as it was consumed, and what stood in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RangeRead {
+    pub container: String,
+    pub start: Bound<Bytes>,
+    pub end: Bound<Bytes>,
+    pub items: u64,
+    pub digest: u64,
+}
+
+/// The answer to an op.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    /// It is done, and this is the version of its last write.
+    Done { version: u64 },
+    /// The condition did not hold, or there was nothing to take, to make or to drop.
+    Missed,
+    /// The item that was taken.
+    Taken(Held),
+    /// Nothing was done, because of this item; of a range: its first key.
+    Conflict { container: String, key: Bytes },
+    /// Nothing was done: there is no such container.
+    NoContainer(String),
+}
+
+/// An item as an op found it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    pub key: Bytes,
+    pub value: Bytes,
+    pub version: Option<u64>,
+    pub expires_at_ms: Option<u64>,
+}
+
+pub fn millis(moment: SystemTime) -> u64 {
+    let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+pub fn moment(millis: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(millis)
+}
+
+/// Rounded up, as the engine rounds.
+fn millis_up(lifetime: Duration) -> u64 {
+    u64::try_from(lifetime.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+impl Life {
+    /// `None`: a ttl that goes into no log.
+    pub fn of(ttl: Ttl) -> Option<Life> {
+        Some(match ttl {
+            Ttl::Inherit => Life::Inherit,
+            Ttl::Never => Life::Never,
+            Ttl::After(lifetime) => Life::For(millis_up(lifetime)),
+            Ttl::Until(end) => Life::Until(millis_up(
+                end.duration_since(UNIX_EPOCH).unwrap_or_default(),
+            )),
+            Ttl::Keep => Life::Keep,
+            _ => return None,
+        })
+    }
+
+    pub fn ttl(self) -> Ttl {
+        match self {
+            Life::Inherit => Ttl::Inherit,
+            Life::Never => Ttl::Never,
+            Life::For(ms) => Ttl::After(Duration::from_millis(ms)),
+            Life::Until(ms) => Ttl::Until(moment(ms)),
+            Life::Keep => Ttl::Keep,
+        }
+    }
+}
+
+impl Default {
+    /// `None`: a default that goes into no log.
+    pub fn of(default: DefaultTtl) -> Option<Default> {
+        Some(match default {
+            DefaultTtl::Off => Default::Off,
+            DefaultTtl::NoDefault => Default::NoDefault,
+            DefaultTtl::After(lifetime) => Default::After(millis_up(lifetime)),
+            _ => return None,
+        })
+    }
+
+    pub fn ttl(self) -> DefaultTtl {
+        match self {
+            Default::Off => DefaultTtl::Off,
+            Default::NoDefault => DefaultTtl::NoDefault,
+            Default::After(ms) => DefaultTtl::After(Duration::from_millis(ms)),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The state machine of a cluster: what an op does is decided here, on every replica alike.
+//!
+//! Invariant: an answer is a function of the state and the entry. Conditions are judged by what stands in the state at the entry's
+//! time and by the ops before it in the same entry, whose writes have no version that a client knows.
+
+pub mod body;
+pub mod digest;
+
+use bytes::Bytes;
+use ebbtide::{ContainerOptions, Ttl};
+use ebbtide_openraft::{Found, Machine, Step, StepError};
+
+use self::body::{
+    Act, Body, Command, Held, KeyRead, RangeRead, ReadSet, Reply, When, Write, millis,
+};
+use self::digest::Digest;
+
+/// The most items that a transaction reads, all its reads together.
+pub const MOST_READ: usize = 10_000;
+
+/// See the file's head.
+pub struct Containers;
+
+impl Machine for Containers {
+    type Op = Body;
+    type Answer = Reply;
+
+    fn containers(&self) -> Vec<(&'static str, ContainerOptions)> {
+        vec![]
+    }
+
+    fn apply(&self, op: &Body, step: &mut Step<'_>) -> Result<Reply, StepError> {
+        match op {
+            Body::One(write) => one(write, step),
+            Body::Batch(writes) => all(writes, step),
+            Body::Transaction { reads, writes } => {
+                if let Some(stop) = read_again(reads, step)? {
+                    return Ok(stop);
+                }
+                all(writes, step)
+            }
+            Body::Command { container, what } => command(container, what, step),
+        }
+    }
+}
+
+fn one(write: &Write, step: &mut Step<'_>) -> Result<Reply, StepError> {
+    if let Some(stop) = missing(&write.container, step) {
+        return Ok(stop);
+    }
+    let found = step.get(&write.container, &write.key)?;
+    if !holds(write, found.as_ref()) {
+        return Ok(Reply::Missed);
+    }
+    act(write, found, step)
+}
+
+/// All of them, or none: conditions are judged before anything is written, but see what the writes before have done.
+fn all(writes: &[Write], step: &mut Step<'_>) -> Result<Reply, StepError> {
+    if let Some(stop) = writes
+        .iter()
+        .find_map(|write| missing(&write.container, step))
+    {
+        return Ok(stop);
+    }
+    let mut own = std::collections::HashMap::new();
+    for write in writes {
+        let place = (&write.container, &write.key);
+        let is_there = match own.get(&place) {
+            Some(is_there) => *is_there,
+            None => step.get(&write.container, &write.key)?.is_some(),
+        };
+        let holds = match (own.contains_key(&place), write.when) {
+            // Its own write has no version that it could have asked for.
+            (true, When::Version(_)) => false,
+            (true, When::Absent) => !is_there,
+            (true, When::Present) => is_there,
+            (true, When::Always) => true,
+            (false, _) => holds(write, step.get(&write.container, &write.key)?.as_ref()),
+        };
+        if !holds {
+            return Ok(Reply::Conflict {
+                container: write.container.clone(),
+                key: write.key.clone(),
+            });
+        }
+        match write.act {
+            Act::Put(..) => own.insert(place, true),
+            Act::Delete | Act::Take => own.insert(place, false),
+            Act::Touch | Act::Expire(_) | Act::Require => None,
+        };
+    }
+    for write in writes {
+        let found = step.get(&write.container, &write.key)?;
+        act(write, found, step)?;
+    }
+    Ok(done(step))
+}
+
+fn missing(container: &str, step: &Step<'_>) -> Option<Reply> {
+    let is_there = step.has_container(container);
+    (!is_there).then(|| Reply::NoContainer(container.to_owned()))
+}
+
+fn done(step: &Step<'_>) -> Reply {
+    Reply::Done {
+        version: step.version().as_u64(),
+    }
+}
+
+fn holds(write: &Write, found: Option<&Found>) -> bool {
+    match write.when {
+        When::Always => true,
+        When::Absent => found.is_none(),
+        When::Present => found.is_some(),
+        When::Version(version) => version_of(found) == Some(version),
+    }
+}
+
+/// One that this entry has written has a version that nobody has seen.
+fn version_of(found: Option<&Found>) -> Option<u64> {
+    found.map(|found| found.version.map_or(u64::MAX, |version| version.as_u64()))
+}
+
+fn act(write: &Write, found: Option<Found>, step: &mut Step<'_>) -> Result<Reply, StepError> {
+    let (container, key) = (&write.container, &write.key);
+    match (&write.act, found) {
+        (Act::Put(value, life), _) => {
+            step.put(container, key, value, life.ttl())?;
+        }
+        (Act::Touch, Some(found)) => {
+            let ttl = restarted(&found, step);
+            step.put(container, key, &found.value, ttl)?;
+        }
+        (Act::Expire(life), Some(found)) => {
+            step.put(container, key, &found.value, life.ttl())?;
+        }
+        (Act::Delete, _) => step.delete(container, key)?,
+        (Act::Take, Some(found)) => {
+            step.delete(container, key)?;
+            return Ok(Reply::Taken(held(key, found)));
+        }
+        (Act::Touch | Act::Expire(_) | Act::Take, None) => return Ok(Reply::Missed),
+        (Act::Require, _) => {}
+    }
+    Ok(done(step))
+}
+
+/// The item's own ttl, to be counted from now. An end that this entry has set is kept as the lifetime until then, as it will be
+/// stored.
+fn restarted(found: &Found, step: &Step<'_>) -> Ttl {
+    match found.ttl() {
+        Ttl::Until(end) => match end.duration_since(step.time()) {
+            Ok(lifetime) if !lifetime.is_zero() => Ttl::After(lifetime),
+            _ => Ttl::Until(end),
+        },
+        ttl => ttl,
+    }
+}
+
+fn held(key: &Bytes, found: Found) -> Held {
+    Held {
+        key: key.clone(),
+        value: found.value,
+        version: found.version.map(|version| version.as_u64()),
+        expires_at_ms: found.expires_at.map(millis),
+    }
+}
+
+/// Whether everything that was read is still what stands there; if not, the answer.
+fn read_again(reads: &ReadSet, step: &mut Step<'_>) -> Result<Option<Reply>, StepError> {
+    for read in &reads.keys {
+        let KeyRead {
+            container,
+            key,
+            version,
+        } = read;
+        if let Some(stop) = missing(container, step) {
+            return Ok(Some(stop));
+        }
+        let found = step.get(container, key)?;
+        if version_of(found.as_ref()) != *version {
+            return Ok(Some(Reply::Conflict {
+                container: container.clone(),
+                key: key.clone(),
+            }));
+        }
+    }
+    for read in &reads.ranges {
+        if let Some(stop) = missing(&read.container, step) {
+            return Ok(Some(stop));
+        }
+        if !is_same(read, step)? {
+            let key = match &read.start {
+                std::ops::Bound::Included(key) | std::ops::Bound::Excluded(key) => key.clone(),
+                std::ops::Bound::Unbounded => Bytes::new(),
+            };
+            return Ok(Some(Reply::Conflict {
+                container: read.container.clone(),
+                key,
+            }));
+        }
+    }
+    Ok(None)
+}
+
+fn is_same(read: &RangeRead, step: &mut Step<'_>) -> Result<bool, StepError> {
+    let items = usize::try_from(read.items).unwrap_or(usize::MAX);
+    if items > MOST_READ {
+        return Err(StepError::refuse(format!(
+            "a transaction that has read {items} items: it reads up to {MOST_READ}"
+        )));
+    }
+    // One more shows an item that has come.
+    let range = (read.start.clone(), read.end.clone());
+    let found = step.range(&read.container, range, items + 1)?;
+    let mut digest = Digest::new();
+    for (key, item) in &found {
+        digest.add(key, version_of(Some(item)).unwrap_or(u64::MAX));
+    }
+    Ok(found.len() == items && digest.finish() == read.digest)
+}
+
+fn command(container: &str, what: &Command, step: &mut Step<'_>) -> Result<Reply, StepError> {
+    let is_there = step.has_container(container);
+    if !is_there && !matches!(what, Command::Create(_) | Command::Drop) {
+        return Ok(Reply::NoContainer(container.to_owned()));
+    }
+    let Some(mut commands) = step.commands() else {
+        return Err(StepError::refuse("it is to be alone in its entry"));
+    };
+    let is_done = match what {
+        Command::Create(default) => commands.create_container(container, default.ttl())?,
+        Command::Drop => commands.drop_container(container)?,
+        other => {
+            change(container, other, &mut commands)?;
+            true
+        }
+    };
+    Ok(if is_done { done(step) } else { Reply::Missed })
+}
+
+fn change(
+    container: &str,
+    what: &Command,
+    commands: &mut ebbtide_openraft::Commands<'_, '_>,
+) -> Result<(), StepError> {
+    match what {
+        Command::SetDefault(default) => commands.set_default_ttl(container, default.ttl()),
+        Command::DeleteRange(start, end) => {
+            commands.delete_range(container, (start.clone(), end.clone()))
+        }
+        Command::ExpireBefore(ms) => commands.expire_before(container, body::moment(*ms)),
+        Command::ExpireWrittenBefore(ms) => {
+            commands.expire_written_before(container, body::moment(*ms))
+        }
+        Command::ExpireAll => commands.expire_all(container),
+        Command::Create(_) | Command::Drop => Ok(()),
+    }
+}

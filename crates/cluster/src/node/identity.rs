@@ -1,0 +1,132 @@
+//! The file `node` in a node's folder: which cluster it is of, and which node of it.
+//!
+//! ```text
+//! ebbtide-cluster 1
+//! cluster 0123456789abcdef0123456789abcdef
+//! node 1234567890
+//! first true                                  the cluster began with this node
+//! ```
+//!
+//! Invariant (I9): an id is drawn with the folder and written before the node says it to anybody. A folder that was emptied is a new
+//! node, for it has promised nothing.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use ebbtide::shared::files;
+
+use super::draw;
+
+const NAME: &str = "node";
+const HEAD: &str = "ebbtide-cluster 1";
+
+/// See the file's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub cluster: u128,
+    pub node: u64,
+    pub is_first: bool,
+}
+
+impl Identity {
+    /// A new node of this cluster.
+    pub fn of(cluster: u128) -> Identity {
+        Identity {
+            cluster,
+            node: draw(),
+            is_first: false,
+        }
+    }
+
+    /// The first node of a new cluster.
+    pub fn first() -> Identity {
+        Identity {
+            is_first: true,
+            ..Identity::of(u128::from(draw()) << 64 | u128::from(draw()))
+        }
+    }
+
+    /// The one of a folder, if there is one.
+    pub fn read(folder: &Path) -> io::Result<Option<Identity>> {
+        let path = folder.join(NAME);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return match folder.join("log").exists() || folder.join("group-0").exists() {
+                    // A node without its name would be another one with the same promises.
+                    true => Err(damaged(
+                        &path,
+                        "is missing, and the folder has a node's files",
+                    )),
+                    false => Ok(None),
+                };
+            }
+            Err(error) => return Err(error),
+        };
+        match parse(&text) {
+            Some(identity) => Ok(Some(identity)),
+            None => Err(damaged(&path, "does not say which node this is")),
+        }
+    }
+
+    /// Writes it durably.
+    pub fn write(&self, folder: &Path) -> io::Result<()> {
+        files::create_dir_all(folder)?;
+        let new = folder.join("node.new");
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = files::create(&new)?;
+        let (cluster, node, first) = (self.cluster, self.node, self.is_first);
+        write!(
+            file,
+            "{HEAD}\ncluster {cluster:032x}\nnode {node}\nfirst {first}\n"
+        )?;
+        file.sync_all()?;
+        fs::rename(&new, folder.join(NAME))?;
+        File::open(folder)?.sync_all()
+    }
+}
+
+fn parse(text: &str) -> Option<Identity> {
+    let mut lines = text.lines();
+    if lines.next()? != HEAD {
+        return None;
+    }
+    let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
+    Some(Identity {
+        cluster: u128::from_str_radix(field("cluster")?, 16).ok()?,
+        node: field("node")?.parse().ok()?,
+        is_first: field("first")?.parse().ok()?,
+    })
+}
+
+fn damaged(path: &Path, what: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("{} {what}", path.display()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_says_which_node_it_is_and_one_without_its_name_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Identity::read(folder.path()).unwrap(), None);
+        let (first, other) = (Identity::first(), Identity::of(7));
+        assert!(first.node != other.node && !other.is_first);
+        first.write(folder.path()).unwrap();
+        assert_eq!(Identity::read(folder.path()).unwrap(), Some(first));
+        fs::create_dir(folder.path().join("log")).unwrap();
+        fs::remove_file(folder.path().join(NAME)).unwrap();
+        assert!(Identity::read(folder.path()).is_err());
+        let mut file = files::create(&folder.path().join(NAME)).unwrap();
+        file.write_all(b"ebbtide-cluster 2\n").unwrap();
+        assert!(Identity::read(folder.path()).is_err());
+    }
+}

@@ -1,0 +1,221 @@
+//! Settings of a node.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebbtide::{Clock, Options, SystemClock};
+
+use super::identity::Identity;
+use super::{FORMAT, Node, draw};
+use crate::calls::{self, Calls};
+use crate::face::Error;
+use crate::net::{Hello, Peer, Tls};
+use crate::raft::{Replica, ReplicaOptions};
+
+/// Settings of a node, each with a default.
+#[derive(Clone)]
+pub struct NodeOptions {
+    pub(super) listen: SocketAddr,
+    pub(super) advertise: Option<String>,
+    pub(super) join: Option<String>,
+    pub(super) tls: Option<Tls>,
+    pub(super) reclaim_within: Duration,
+    pub(super) clock: Arc<dyn Clock>,
+    heartbeat: Duration,
+    pub(super) patience: Duration,
+    pub(super) join_within: Duration,
+    snapshot_rate: Option<u64>,
+    memtable_bytes: Option<usize>,
+    cache_bytes: Option<usize>,
+}
+
+impl std::fmt::Debug for NodeOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NodeOptions")
+            .field("listen", &self.listen)
+            .field("advertise", &self.advertise)
+            .field("join", &self.join)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for NodeOptions {
+    fn default() -> NodeOptions {
+        NodeOptions {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            advertise: None,
+            join: None,
+            tls: None,
+            reclaim_within: Duration::from_secs(3_600),
+            clock: Arc::new(SystemClock),
+            heartbeat: Duration::from_millis(100),
+            patience: Duration::from_secs(2),
+            join_within: Duration::from_secs(60),
+            snapshot_rate: None,
+            memtable_bytes: None,
+            cache_bytes: None,
+        }
+    }
+}
+
+impl NodeOptions {
+    /// Where the node listens for others. Default: a free port of 127.0.0.1, for a cluster of one. A cluster of several needs
+    /// addresses that stay: nodes that have all moved do not find each other.
+    #[must_use]
+    pub fn listen(mut self, addr: impl Into<SocketAddr>) -> NodeOptions {
+        self.listen = addr.into();
+        self
+    }
+
+    /// Where others reach it, `name:port`. Default: where it listens.
+    #[must_use]
+    pub fn advertise(mut self, addr: impl Into<String>) -> NodeOptions {
+        self.advertise = Some(addr.into());
+        self
+    }
+
+    /// A new folder joins the cluster of the node at this address, `name:port`, and [`NodeOptions::open`] returns when it has
+    /// caught up and votes. Default: a new folder begins a cluster of its own. A folder that is a member already goes on as it.
+    #[must_use]
+    pub fn join(mut self, addr: impl Into<String>) -> NodeOptions {
+        self.join = Some(addr.into());
+        self
+    }
+
+    /// Nodes show each other certificates of the cluster's authority, and talk encrypted. Default: neither; whoever reaches the
+    /// address can then read and write.
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> NodeOptions {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// See [`Options::reclaim_within`]. The same on all nodes. Where nobody writes, the leader has an entry in the log each eighth
+    /// of it (1 s to 5 min), as long as items will end; entries of the log are kept for up to a quarter of it. Default: 1 h.
+    #[must_use]
+    pub fn reclaim_within(mut self, within: Duration) -> NodeOptions {
+        self.reclaim_within = within;
+        self
+    }
+
+    /// The node's own clock; for tests. It stamps entries where the node leads. Default: the system's.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock + 'static) -> NodeOptions {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// How often a leader that is idle says that it leads; without it for 9 to 12 times as long, another one is elected. At least
+    /// the time of a round over the network and a sync of the disks. Default: 100 ms.
+    #[must_use]
+    pub fn heartbeat(mut self, every: Duration) -> NodeOptions {
+        self.heartbeat = every;
+        self
+    }
+
+    /// How long a call waits for a leader and an answer. Default: 2 s.
+    #[must_use]
+    pub fn patience(mut self, within: Duration) -> NodeOptions {
+        self.patience = within;
+        self
+    }
+
+    /// How long a node that joins has to catch up. Default: 60 s.
+    #[must_use]
+    pub fn join_within(mut self, within: Duration) -> NodeOptions {
+        self.join_within = within;
+        self
+    }
+
+    /// The most bytes a second by which a snapshot is sent to a node that is far behind. Default: no limit.
+    #[must_use]
+    pub fn snapshot_rate(mut self, bytes_per_second: u64) -> NodeOptions {
+        self.snapshot_rate = Some(bytes_per_second);
+        self
+    }
+
+    /// See [`Options::memtable_bytes`]; of the state.
+    #[must_use]
+    pub fn memtable_bytes(mut self, bytes: usize) -> NodeOptions {
+        self.memtable_bytes = Some(bytes);
+        self
+    }
+
+    /// See [`Options::cache_bytes`]; of the state.
+    #[must_use]
+    pub fn cache_bytes(mut self, bytes: usize) -> NodeOptions {
+        self.cache_bytes = Some(bytes);
+        self
+    }
+
+    /// Opens the node of a folder, which is made if it is missing: a new one is a cluster of one node, or joins one
+    /// ([`NodeOptions::join`]). It runs on the runtime of the caller.
+    ///
+    /// # Errors
+    /// Those of files, of the engine and of the network; a folder that another process has open; and where it joins,
+    /// [`Error::Members`], [`Error::NoLeader`] and [`Error::Unknown`], after which the same call goes on.
+    pub async fn open(self, folder: impl AsRef<Path>) -> Result<Node, Error> {
+        let folder = folder.as_ref().to_owned();
+        Node::open_with(&folder, self).await
+    }
+
+    /// The node of a folder, which is a new one where the folder is; and whether the folder knows it.
+    pub(super) async fn identity(&self, folder: &Path) -> Result<(Identity, bool), Error> {
+        if let Some(known) = Identity::read(folder)? {
+            return Ok((known, true));
+        }
+        let new = match &self.join {
+            None => Identity::first(),
+            Some(contact) => Identity::of(self.cluster_of(contact).await?),
+        };
+        Ok((new, false))
+    }
+
+    pub(super) fn replica(&self, id: u64, clock: Arc<dyn Clock>) -> ReplicaOptions {
+        // The log's database takes no more memory than the state's.
+        let sized = |mut options: Options| {
+            if let Some(bytes) = self.memtable_bytes {
+                options = options.memtable_bytes(bytes);
+            }
+            options
+        };
+        let mut state = sized(Options::new());
+        if let Some(bytes) = self.cache_bytes {
+            state = state.cache_bytes(bytes);
+        }
+        ReplicaOptions {
+            id,
+            state,
+            log: sized(Replica::log_options()),
+            reclaim_within: self.reclaim_within,
+            clock,
+            heartbeat: self.heartbeat,
+            snapshot_rate: self.snapshot_rate,
+        }
+    }
+
+    /// The id of the cluster that a node is of.
+    async fn cluster_of(&self, contact: &str) -> Result<u128, Error> {
+        let any: SocketAddr = match self.listen {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let hello = Hello {
+            cluster: 0,
+            node: draw(),
+            format: FORMAT,
+        };
+        let calls = Calls::bind(any, hello, self.tls.clone(), self.clock.clone()).await?;
+        let contact = Peer {
+            node: 0,
+            addr: contact.to_owned(),
+        };
+        let asked = calls.ask(&contact, calls::CLUSTER, bytes::Bytes::new(), self.patience);
+        let answer = asked.await;
+        calls.shutdown().await;
+        let answer = answer.map_err(|e| Error::Unknown(calls::text(&e)))?;
+        Ok(calls::decode(&answer)?)
+    }
+}

@@ -1,0 +1,144 @@
+//! Reads: which place and which moment a read is of, and the wait until this replica is there.
+//!
+//! | level | index and moment are |
+//! | --- | --- |
+//! | linearizable | the leader's, by a round with a majority (I3) |
+//! | bounded | those that the leader told last, if they are young enough; else as linearizable |
+//! | local | what is applied |
+//!
+//! Invariants:
+//!
+//! 1. A read is answered at its moment or a later one, by a state that has all that was written before the moment.
+//! 2. A moment is no later than the `until` of what this replica has applied, so no later leader's time lies before it.
+//! 3. The token of an answer has an index that is not below that of any entry that the answer saw.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ebbtide::Clock;
+use tokio::time::timeout;
+
+use super::{Core, Shared};
+use crate::calls::{self, Asked, ClosedAt, Read};
+use crate::face::{Answered, Error, ReadLevel, Token};
+
+/// The leader's last word, and the own uptime then.
+#[derive(Default)]
+pub(super) struct Bound(Mutex<Option<(ClosedAt, u64)>>);
+
+impl Bound {
+    /// A message that was overtaken by a later one changes nothing.
+    pub(super) fn heard(&self, closed: ClosedAt, uptime_ms: u64) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_later =
+            |(last, _): &(ClosedAt, u64)| (last.now_ms, last.index) < (closed.now_ms, closed.index);
+        if last.as_ref().is_none_or(is_later) {
+            *last = Some((closed, uptime_ms));
+        }
+    }
+
+    fn last(&self) -> Option<(ClosedAt, u64)> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Core {
+    pub(super) fn heard_closed(&self, closed: ClosedAt) {
+        self.bound.heard(closed, self.clock.uptime());
+    }
+
+    /// As the leader.
+    pub(super) async fn read_here(&self) -> Read {
+        self.replica.read_point().await.into()
+    }
+
+    async fn linearizable(&self) -> Result<(u64, u64), Error> {
+        let attempt = |left: Duration| async move {
+            let Some(leader) = self.replica.leader() else {
+                return Asked::NotLeading;
+            };
+            let within = left.min(Duration::from_secs(1));
+            if leader.node == self.identity.node {
+                let read = timeout(within, self.read_here()).await;
+                return read.unwrap_or(Asked::NotLeading);
+            }
+            let nothing = bytes::Bytes::new();
+            self.calls
+                .ask_leader(&leader, calls::READ, nothing, within)
+                .await
+        };
+        match self.ask_leader(self.patience, attempt).await {
+            // A read changes nothing, answered or not.
+            Err(Error::Unknown(_)) => Err(Error::NoLeader),
+            asked => asked,
+        }
+    }
+
+    /// A place that is at most so far behind the leader, if this node knows one and is there.
+    fn bounded(&self, within: Duration) -> Option<(u64, u64)> {
+        let (closed, ago_ms) = match self.replica.closed(self.clock.wall()) {
+            Some((at_ms, index, now_ms)) if self.replica.is_leading() => {
+                let closed = ClosedAt {
+                    at_ms,
+                    index,
+                    now_ms,
+                };
+                (closed, 0)
+            }
+            _ => {
+                let (closed, heard) = self.bound.last()?;
+                (closed, self.clock.uptime().saturating_sub(heard))
+            }
+        };
+        let place = self.replica.place();
+        if place.index < closed.index || place.until_ms < closed.at_ms {
+            return None;
+        }
+        let at_ms = closed.at_ms.max(place.time_ms);
+        let behind_ms = (closed.now_ms + ago_ms).saturating_sub(at_ms);
+        (u128::from(behind_ms) <= within.as_millis()).then_some((closed.index, at_ms))
+    }
+
+    /// Waits until this replica can be read at a level, with a token, and returns the moment.
+    pub async fn place_of(&self, level: ReadLevel, since: Token) -> Result<u64, Error> {
+        let (index, at_ms) = match level {
+            ReadLevel::Local => (0, 0),
+            ReadLevel::Bounded(within) => match self.bounded(within) {
+                Some(place) => place,
+                None => self.linearizable().await?,
+            },
+            ReadLevel::Linearizable => self.linearizable().await?,
+        };
+        let applied = self.replica.applied(index.max(since.index));
+        let is_there = timeout(self.patience, applied).await;
+        is_there.map_err(|_| Error::Behind)?;
+        if since.at_ms > self.replica.place().until_ms {
+            let text = format!("a token of a moment that no node has answered at: {since:?}");
+            return Err(Error::Invalid(text));
+        }
+        Ok(at_ms.max(since.at_ms))
+    }
+}
+
+impl Shared {
+    /// Reads by a thread that may wait for files. `read` is given the moment, and returns the one of its answer.
+    pub async fn read<T: Send + 'static>(
+        self: &Arc<Shared>,
+        level: ReadLevel,
+        since: Token,
+        read: impl FnOnce(&Shared, u64) -> Result<(T, u64), Error> + Send + 'static,
+    ) -> Result<Answered<T>, Error> {
+        let at_ms = self.place_of(level, since).await?;
+        let shared = self.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            let (value, at_ms) = read(&shared, at_ms)?;
+            let place = shared.replica.place();
+            let token = Token {
+                index: place.index,
+                at_ms,
+            };
+            Ok(Answered::new(value, token))
+        });
+        reading.await.map_err(|_| Error::Closed)?
+    }
+}

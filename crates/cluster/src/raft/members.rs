@@ -1,0 +1,94 @@
+//! The members of a cluster: a node is a learner until it has caught up, and then votes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::{BasicNode, ChangeMembers, Raft, StoredMembership};
+
+use super::{Replica, Types};
+use crate::face::Member;
+
+/// See the file's head.
+pub struct Members(Arc<StoredMembership<u64, BasicNode>>);
+
+impl Members {
+    pub fn of(raft: &Raft<Types>) -> Members {
+        Members(raft.metrics().borrow().membership_config.clone())
+    }
+
+    fn is_voter(&self, id: u64) -> bool {
+        self.0.membership().voter_ids().any(|voter| voter == id)
+    }
+
+    fn addr(&self, id: u64) -> Option<&str> {
+        self.0.membership().get_node(&id).map(|node| &node.addr[..])
+    }
+
+    pub fn list(&self, leader: Option<u64>) -> Vec<Member> {
+        let members = self.0.membership().nodes().map(|(id, node)| Member {
+            id: *id,
+            addr: node.addr.clone(),
+            votes: self.is_voter(*id),
+            leads: leader == Some(*id),
+        });
+        members.collect()
+    }
+}
+
+impl Replica {
+    /// Whether this node votes and is reached at this address, as far as it knows.
+    pub fn is_member_at(&self, addr: &str) -> bool {
+        let members = Members::of(&self.raft);
+        members.is_voter(self.id) && members.addr(self.id) == Some(addr)
+    }
+
+    /// As the leader: makes a node a member that votes, reached at this address. One that is a member already may have moved.
+    pub async fn add(&self, id: u64, addr: &str, within: Duration) -> Result<(), String> {
+        let _one = self.changing.lock().await;
+        let node = BTreeMap::from([(id, BasicNode::new(addr))]);
+        let members = Members::of(&self.raft);
+        if members.addr(id).is_some_and(|known| known != addr) {
+            let moved = ChangeMembers::SetNodes(node.clone());
+            self.change_members(moved, true).await?;
+        }
+        if members.is_voter(id) {
+            return Ok(());
+        }
+        // Returns once it has caught up.
+        let learner = self.raft.add_learner(id, BasicNode::new(addr), true);
+        let caught_up = tokio::time::timeout(within, learner).await;
+        let caught_up =
+            caught_up.map_err(|_| format!("the node has not caught up within {within:?}"))?;
+        caught_up.map_err(|e| e.to_string())?;
+        let voters = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
+        self.change_members(voters, true).await
+    }
+
+    /// As the leader: takes a node out.
+    pub async fn remove(&self, id: u64) -> Result<(), String> {
+        let _one = self.changing.lock().await;
+        let members = Members::of(&self.raft);
+        if members.addr(id).is_none() {
+            return Ok(());
+        }
+        if members.is_voter(id) && members.0.membership().voter_ids().count() == 1 {
+            return Err("it is the only node that votes".to_owned());
+        }
+        let gone = BTreeSet::from([id]);
+        let change = match members.is_voter(id) {
+            true => ChangeMembers::RemoveVoters(gone),
+            false => ChangeMembers::RemoveNodes(gone),
+        };
+        self.change_members(change, false).await
+    }
+
+    async fn change_members(
+        &self,
+        change: ChangeMembers<u64, BasicNode>,
+        retain: bool,
+    ) -> Result<(), String> {
+        let changed = self.raft.change_membership(change, retain).await;
+        changed.map(drop).map_err(|e| e.to_string())
+    }
+}

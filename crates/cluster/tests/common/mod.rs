@@ -1,0 +1,136 @@
+//! Clusters in one process, over the loopback, with a clock for each node.
+
+#![allow(dead_code)]
+
+use std::path::Path;
+use std::time::Duration;
+
+use ebbtide::ManualClock;
+use ebbtide_cluster::{Node, NodeOptions};
+use tempfile::TempDir;
+
+pub const START: u64 = 1_800_000_000_000;
+
+/// Settings for machines that are busy with other tests.
+pub fn options() -> NodeOptions {
+    Node::options().patience(Duration::from_secs(20))
+}
+
+pub struct Cluster {
+    pub folder: TempDir,
+    pub nodes: Vec<Node>,
+    pub clocks: Vec<ManualClock>,
+    configure: fn(NodeOptions) -> NodeOptions,
+}
+
+impl Cluster {
+    pub async fn of(size: usize) -> Cluster {
+        Cluster::with(size, |options| options).await
+    }
+
+    pub async fn with(size: usize, configure: fn(NodeOptions) -> NodeOptions) -> Cluster {
+        let mut cluster = Cluster {
+            folder: testkit::scratch(),
+            nodes: vec![],
+            clocks: vec![],
+            configure,
+        };
+        for _ in 0..size {
+            cluster.grow().await;
+        }
+        cluster
+    }
+
+    fn path(&self, number: usize) -> std::path::PathBuf {
+        self.folder.path().join(format!("node-{number}"))
+    }
+
+    fn options(&self, number: usize) -> NodeOptions {
+        (self.configure)(options()).clock(self.clocks[number].clone())
+    }
+
+    /// One more node.
+    pub async fn grow(&mut self) {
+        let number = self.clocks.len();
+        let now = self.clocks.first().map_or(START, wall);
+        self.clocks.push(ManualClock::new(now));
+        let mut options = self.options(number);
+        if let Some(first) = self.nodes.first() {
+            options = options.join(first.addr());
+        }
+        self.nodes
+            .push(options.open(self.path(number)).await.unwrap());
+    }
+
+    /// Lets the time of all nodes pass.
+    pub fn advance(&self, millis: u64) {
+        for clock in &self.clocks {
+            clock.advance(Duration::from_millis(millis));
+        }
+    }
+
+    /// The place of the node that leads among the nodes that run.
+    pub async fn leader(&self) -> usize {
+        for _ in 0..4_000 {
+            let leads = |node: &Node| {
+                let is_one =
+                    |member: &ebbtide_cluster::Member| member.leads && member.id == node.id();
+                node.members().iter().any(is_one)
+            };
+            if let Some(at) = self.nodes.iter().position(leads) {
+                return at;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("nobody leads");
+    }
+
+    /// Stops a node, whose files stay, and returns its address.
+    pub async fn stop(&mut self, at: usize) -> (String, u64) {
+        let node = self.nodes.remove(at);
+        node.close().await.unwrap();
+        (node.addr().to_owned(), node.id())
+    }
+
+    /// Opens a folder again, at this address.
+    pub async fn start_again(&mut self, number: usize, addr: &str) {
+        let options = self
+            .options(number)
+            .listen(addr.parse::<std::net::SocketAddr>().unwrap());
+        self.nodes
+            .push(options.open(self.path(number)).await.unwrap());
+    }
+
+    pub async fn close(self) {
+        for node in &self.nodes {
+            node.close().await.unwrap();
+        }
+    }
+}
+
+pub fn wall(clock: &ManualClock) -> u64 {
+    use ebbtide::Clock;
+    clock.wall()
+}
+
+pub fn millis(moment: std::time::SystemTime) -> u64 {
+    moment
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as u64
+}
+
+/// Waits for something that comes by itself.
+pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    for _ in 0..4_000 {
+        if is_so().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("it did not come: {what}");
+}
+
+pub fn exists(path: &Path) -> bool {
+    path.exists()
+}

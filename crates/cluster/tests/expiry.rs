@@ -1,0 +1,209 @@
+//! Goal: an item is there until its end and gone from it on, for every node and level, though the leader changes in between; an
+//! answer that has said that it is gone is contradicted by none; and ends cost no entry of the log.
+//!
+//! Method: clocks that tests move. Answers are judged by their own moment.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Cluster, START, millis, until};
+use ebbtide::Ttl;
+use ebbtide_cluster::{Error, Node, ReadLevel, Token};
+
+const LEVELS: [ReadLevel; 3] = [
+    ReadLevel::Linearizable,
+    ReadLevel::Bounded(Duration::from_millis(300)),
+    ReadLevel::Local,
+];
+
+/// What each node and level says of an item that ends then: there before, gone from then on. Returns the latest moment.
+async fn all_agree(nodes: &[Node], key: &str, end: u64, since: Token) -> u64 {
+    let mut latest = 0;
+    for node in nodes {
+        for level in LEVELS {
+            let c = node.container("c").at(level).since(since);
+            let got = c.get(key).await.unwrap();
+            let (at, count) = (millis(got.at), c.count(key..=key).await.unwrap());
+            assert_eq!(
+                got.value.is_some(),
+                at < end,
+                "{level:?} at {at}, and the end is {end}"
+            );
+            assert_eq!(count.value == 1, millis(count.at) < end, "{level:?}");
+            assert!(got.token.index >= since.index && got.token.at_ms >= since.at_ms);
+            latest = latest.max(at);
+        }
+    }
+    latest
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_item_is_there_until_its_end_and_gone_from_it_on_for_all() {
+    let cluster = Cluster::of(3).await;
+    let c = cluster.nodes[0].create_container("c").await.unwrap();
+    let put = c
+        .put_with_ttl("k", "v", Duration::from_millis(1_000))
+        .await
+        .unwrap();
+    let end = millis(put.at) + 1_000;
+    let item = c.item("k").await.unwrap().value.unwrap();
+    assert_eq!(item.expires_at().map(millis), Some(end));
+    all_agree(&cluster.nodes, "k", end, put.token).await;
+    cluster.advance(999);
+    assert_eq!(
+        all_agree(&cluster.nodes, "k", end, put.token).await,
+        end - 1
+    );
+    cluster.advance(1);
+    assert_eq!(all_agree(&cluster.nodes, "k", end, put.token).await, end);
+    assert!(c.touch("k").await.unwrap().value.is_none());
+    assert!(
+        c.create("k", "new", Ttl::Never)
+            .await
+            .unwrap()
+            .value
+            .is_some()
+    );
+    cluster.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_gone_stays_gone_when_the_next_leader_is_behind() {
+    let mut cluster = Cluster::of(3).await;
+    let c = cluster.nodes[0].create_container("c").await.unwrap();
+    let first = cluster.leader().await;
+    let put = c
+        .put_with_ttl("k", "v", Duration::from_millis(150))
+        .await
+        .unwrap();
+    let end = millis(put.at) + 150;
+    // The leader alone is ahead, by less than makes it unfit, and within what it may answer without an entry.
+    cluster.clocks[first].advance(Duration::from_millis(160));
+    let gone = cluster.nodes[first].container("c").get("k").await.unwrap();
+    assert_eq!((gone.value.is_none(), millis(gone.at)), (true, end + 10));
+    cluster.stop(first).await;
+    for node in &cluster.nodes {
+        let after = node.container("c").get("k").await.unwrap();
+        assert_eq!(after.value, None);
+        assert!(
+            after.token.at_ms >= gone.token.at_ms,
+            "{after:?} is before {gone:?}"
+        );
+        let local = node.container("c").at(ReadLevel::Local).since(gone.token);
+        assert_eq!(local.get("k").await.unwrap().value, None);
+    }
+    cluster.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ends_cost_no_entry() {
+    let cluster = Cluster::of(3).await;
+    let c = cluster.nodes[0].create_container("c").await.unwrap();
+    for n in 0..200 {
+        c.put_with_ttl(format!("{n}"), "v", Duration::from_millis(1_000 + n))
+            .await
+            .unwrap();
+    }
+    let leader = cluster.leader().await;
+    let index = || cluster.nodes[leader].status().applied.index;
+    let before = index();
+    for _ in 0..20 {
+        cluster.advance(100);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(index(), before, "200 items have ended");
+    // A read at a later moment than any entry allows has a tick.
+    assert_eq!(c.count(..).await.unwrap().value, 0);
+    assert_eq!(index(), before + 1);
+    cluster.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn time_goes_on_by_itself_as_long_as_items_will_end() {
+    let cluster = Cluster::with(1, |options| options.reclaim_within(Duration::from_secs(8))).await;
+    let node = &cluster.nodes[0];
+    let c = node.create_container("c").await.unwrap();
+    c.put_with_ttl("k", "v", Duration::from_secs(2))
+        .await
+        .unwrap();
+    let before = node.status().applied;
+    cluster.advance(3_000);
+    until("a tick", async || {
+        node.status().applied.at_ms >= before.at_ms + 3_000
+    })
+    .await;
+    let local = c.at(ReadLevel::Local).get("k").await.unwrap();
+    assert_eq!(local.value, None);
+    // Entries go by age, too, once the state holds them.
+    until("the log goes", async || {
+        node.status().purged >= before.index
+    })
+    .await;
+    cluster.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_shows_the_own_writes_and_one_of_another_cluster_is_refused() {
+    let cluster = Cluster::of(3).await;
+    let c = cluster.nodes[0].create_container("c").await.unwrap();
+    for n in 0..50 {
+        let put = cluster.nodes[n % 3]
+            .container("c")
+            .put("k", n.to_string())
+            .await
+            .unwrap();
+        for node in &cluster.nodes {
+            let local = node.container("c").at(ReadLevel::Local).since(put.token);
+            assert_eq!(local.get("k").await.unwrap().value.unwrap(), n.to_string());
+        }
+    }
+    let now = c.get("k").await.unwrap().token;
+    let later = Token {
+        at_ms: now.at_ms + 3_600_000,
+        ..now
+    };
+    let refused = c.at(ReadLevel::Local).since(later).get("k").await;
+    assert!(matches!(refused, Err(Error::Invalid(_))));
+    cluster.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bounded_read_asks_nobody_while_its_node_is_not_too_far_behind() {
+    let mut cluster =
+        Cluster::with(3, |options| options.patience(Duration::from_millis(1_500))).await;
+    let c = cluster.nodes[0].create_container("c").await.unwrap();
+    let put = c
+        .put_with_ttl("k", "v", Duration::from_millis(100))
+        .await
+        .unwrap();
+    let leader = cluster.leader().await;
+    let last = cluster.nodes[(leader + 1) % 3].clone();
+    let bounded = last
+        .container("c")
+        .at(ReadLevel::Bounded(Duration::from_millis(150)));
+    until("what is closed is heard", async || {
+        bounded
+            .get("k")
+            .await
+            .is_ok_and(|got| got.value.is_some() && got.token >= put.token)
+    })
+    .await;
+    // Nothing is answered about a moment that is not closed: 100 ms later this node still answers at the one that is.
+    cluster.advance(100);
+    let got = bounded.get("k").await.unwrap();
+    assert_eq!(got.value.is_some(), millis(got.at) < START + 100);
+    let others = cluster
+        .nodes
+        .iter()
+        .filter(|node| node.id() != last.id())
+        .cloned();
+    for other in others.collect::<Vec<_>>() {
+        other.close().await.unwrap();
+    }
+    bounded.get("k").await.unwrap();
+    cluster.advance(200);
+    assert!(matches!(bounded.get("k").await, Err(Error::NoLeader)));
+    last.close().await.unwrap();
+    cluster.nodes.clear();
+}

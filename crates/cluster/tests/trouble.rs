@@ -1,0 +1,108 @@
+//! Goal: who was away for long, or comes new, gets a snapshot and is the same; and a node whose clock is off does not lead.
+//!
+//! Method: entries of the log go quickly, so that a node that was away finds them gone.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use common::{Cluster, until};
+use ebbtide_cluster::ReadLevel;
+
+fn quickly(options: ebbtide_cluster::NodeOptions) -> ebbtide_cluster::NodeOptions {
+    options
+        .reclaim_within(Duration::from_secs(8))
+        .memtable_bytes(1 << 20)
+}
+
+/// The folder of the state that counts: another one after each snapshot.
+fn current(folder: &Path) -> PathBuf {
+    let group = folder.join("group-0");
+    let name = std::fs::read_to_string(group.join("CURRENT")).unwrap();
+    group.join(name.trim())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_away_for_long_or_comes_new_gets_a_snapshot() {
+    let mut cluster = Cluster::with(3, quickly).await;
+    let c = cluster.nodes[0].create_container("c").await.unwrap();
+    c.put("first", "1").await.unwrap();
+    let (addr, id) = cluster.stop(2).await;
+    let away = cluster.folder.path().join("node-2");
+    let before = current(&away);
+    cluster.nodes[0].create_container("d").await.unwrap();
+    cluster.nodes[0].drop_container("d").await.unwrap();
+    let e = cluster.nodes[0].create_container("e").await.unwrap();
+    for n in 0..200 {
+        c.put(format!("{n:03}"), vec![n as u8; 2_000])
+            .await
+            .unwrap();
+    }
+    let last = e.put("k", "v").await.unwrap();
+    let is_gone = |node: &ebbtide_cluster::Node| node.status().purged >= last.token.index;
+    until("the log is purged", async || {
+        cluster.nodes.iter().all(is_gone)
+    })
+    .await;
+
+    cluster.start_again(2, &addr).await;
+    let back = cluster.nodes[2].clone();
+    assert_eq!(back.id(), id);
+    let there = back.container("e").at(ReadLevel::Local).since(last.token);
+    assert_eq!(there.get("k").await.unwrap().value.unwrap(), "v");
+    assert_ne!(current(&away), before, "a snapshot is another state");
+    cluster.grow().await;
+    for node in &cluster.nodes {
+        let local = node.container("c").at(ReadLevel::Local).since(last.token);
+        let items = local.range(.., 999).await.unwrap().value;
+        assert_eq!(items.len(), 201);
+        let all = c.range(.., 999).await.unwrap().value;
+        assert_eq!(items, all, "keys, values, versions and ends are the same");
+        assert_eq!(node.containers().await.unwrap().value, ["c", "e"]);
+        // It goes on from the snapshot: versions are given alike.
+        let put = node.container("e").put("more", "x").await.unwrap();
+        for other in &cluster.nodes {
+            let item = other
+                .container("e")
+                .item("more")
+                .await
+                .unwrap()
+                .value
+                .unwrap();
+            assert_eq!(item.version(), put.value);
+        }
+    }
+    cluster.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_clock_is_off_does_not_lead() {
+    let cluster = Cluster::of(3).await;
+    let c = cluster.nodes[0].create_container("c").await.unwrap();
+    c.put("k", "v").await.unwrap();
+    let first = cluster.leader().await;
+    let now = common::wall(&cluster.clocks[first]);
+    cluster.clocks[first].jump(now + 3_600_000);
+    let id = cluster.nodes[first].id();
+    let other = &cluster.nodes[(first + 1) % 3];
+    until("another one leads", async || {
+        other.leader().is_some_and(|leader| leader != id)
+    })
+    .await;
+    assert!(cluster.nodes[first].status().clock_behind_ms.unwrap() < -500);
+    let put = cluster.nodes[first].container("c").put("k", "w").await;
+    // Its own requests are of a clock that is ahead, unless it was quicker and time is there already.
+    assert!(put.is_ok() || put.unwrap_err().to_string().contains("ahead"));
+    other.container("c").put("k", "x").await.unwrap();
+
+    cluster.clocks[first].jump(now);
+    until("it is fit again", async || {
+        cluster.nodes[first].status().clock_behind_ms == Some(0)
+    })
+    .await;
+    other.transfer(id).await.unwrap();
+    until("it leads", async || other.leader() == Some(id)).await;
+    c.put("k", "y").await.unwrap();
+    cluster.close().await;
+}
