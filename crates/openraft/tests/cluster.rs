@@ -28,9 +28,29 @@ struct Node {
     log: ebbtide::Database,
 }
 
+/// What each node can reach.
+#[derive(Default)]
+struct Ways([Nodes<Program>; 3]);
+
+impl Ways {
+    fn connect(&self, id: u64, raft: &Raft<Program>) {
+        self.0.iter().for_each(|from| from.connect(id, raft));
+    }
+
+    fn cut(&self, id: u64) {
+        self.0.iter().for_each(|from| from.cut(id));
+    }
+
+    /// In both directions.
+    fn cut_off(&self, id: u64) {
+        self.cut(id);
+        (0..3).for_each(|to| self.0[id as usize].cut(to));
+    }
+}
+
 struct Cluster {
     folder: TempDir,
-    reachable: Nodes<Program>,
+    reachable: Ways,
     nodes: Vec<Node>,
 }
 
@@ -48,7 +68,7 @@ fn config() -> Arc<Config> {
     Arc::new(config.validate().unwrap())
 }
 
-async fn start(id: u64, folder: &Path, reachable: &Nodes<Program>, clock: Arc<dyn Clock>) -> Node {
+async fn start(id: u64, folder: &Path, reachable: &Ways, clock: Arc<dyn Clock>) -> Node {
     let folder = folder.join(format!("node-{id}"));
     let db = LogStore::<Program>::options()
         .open(folder.join("log"))
@@ -59,7 +79,7 @@ async fn start(id: u64, folder: &Path, reachable: &Nodes<Program>, clock: Arc<dy
         .unwrap()
         .behind(state.durable());
     let reader = state.reader();
-    let raft = Raft::new(id, config(), reachable.wire(), log, state)
+    let raft = Raft::new(id, config(), reachable.0[id as usize].wire(), log, state)
         .await
         .unwrap();
     reachable.connect(id, &raft);
@@ -78,7 +98,7 @@ impl Cluster {
     }
 
     async fn with(clock: impl Fn(u64) -> Arc<dyn Clock>) -> Cluster {
-        let (folder, reachable) = (testkit::scratch(), Nodes::default());
+        let (folder, reachable) = (testkit::scratch(), Ways::default());
         let mut nodes = vec![];
         for id in 0..3 {
             nodes.push(start(id, folder.path(), &reachable, clock(id)).await);
@@ -254,6 +274,53 @@ async fn a_node_that_was_away_gets_a_snapshot_and_is_the_same_again() {
     // As after any start.
     cluster.stop(away).await;
     cluster.start_again(away).await;
+    cluster.are_alike().await;
+}
+
+/// A leader is cut off with a write under way, and a snapshot comes over it: openraft never says what became of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_got_a_snapshot_over_its_write_leads_and_writes_again() {
+    let cluster = Cluster::start().await;
+    let first = cluster.leader().await;
+    let _ = first.leader.write(add("n")).await.unwrap();
+    cluster.are_alike().await;
+    cluster.reachable.cut_off(first.id);
+    let lost = first.leader.clone();
+    let under_way = tokio::spawn(async move { lost.write(add("n")).await });
+    let others = || cluster.nodes.iter().filter(|node| node.id != first.id);
+    let second = loop {
+        if let Some(node) = others().find(|node| node.leader.is_leading()) {
+            break node;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    for _ in 0..20 {
+        let _ = second.leader.write(add("m")).await.unwrap();
+    }
+    let applied = second.reader.moment().applied.unwrap();
+    for node in others() {
+        node.reader.applied(applied.index).await;
+        node.raft.trigger().snapshot().await.unwrap();
+        let purged = node.raft.wait(Some(Duration::from_secs(60)));
+        purged.purged(Some(applied), "the log goes").await.unwrap();
+    }
+    for node in &cluster.nodes {
+        cluster.reachable.connect(node.id, &node.raft);
+    }
+    first.reader.applied(applied.index).await;
+    assert!(under_way.await.unwrap().is_err(), "it was never done");
+    // The others vote once they hear no heartbeat.
+    second.raft.runtime_config().heartbeat(false);
+    for _ in 0..600 {
+        if first.leader.is_leading() {
+            break;
+        }
+        first.raft.trigger().elect().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let _ = first.leader.write(add("n")).await.unwrap();
+    assert_eq!(number(first, "n").await, 2);
+    assert_eq!(number(first, "m").await, 20);
     cluster.are_alike().await;
 }
 
