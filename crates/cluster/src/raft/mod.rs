@@ -220,6 +220,9 @@ impl Replica {
         let wires = Wires::new(calls, options.snapshot_rate);
         let raft = Raft::new(options.id, config, wires, store, state).await;
         let raft = raft.map_err(|e| Error::Storage(e.to_string()))?;
+        // The core answers once its metrics tell what the folder knows of members.
+        let is_open = raft.with_raft_state(|_| ()).await;
+        is_open.map_err(|e| Error::Storage(e.to_string()))?;
         Ok(Replica {
             id: options.id,
             leader: Leader::new(&raft, reader.clone(), options.clock),
@@ -245,7 +248,11 @@ impl Replica {
             return Ok(());
         }
         let alone = BTreeMap::from([(self.id, BasicNode::new(addr))]);
-        self.raft.initialize(alone).await.map_err(|e| failed(&e))
+        self.raft.initialize(alone).await.map_err(|e| failed(&e))?;
+        while !self.is_voter() && self.failure().is_none() {
+            self.change(Duration::from_millis(50)).await;
+        }
+        Ok(())
     }
 
     /// The node that leads, as far as this one knows.

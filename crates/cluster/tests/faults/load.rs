@@ -52,6 +52,10 @@ impl Cluster {
             tokio::spawn(ways.clone().lead(listener, number, addr));
             let (process, id) = Process::start(&config).await;
             ways.is_node(number, id.expect("a new node opens"));
+            if number == 0 {
+                let made = process.ask("make").await.unwrap();
+                assert!(made.starts_with("Ok"), "{made}");
+            }
             running.push(Mutex::new(Some(Arc::new(process))));
             configs.push(config);
         }

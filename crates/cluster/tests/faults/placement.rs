@@ -179,13 +179,17 @@ fn key<'a>(ops: &[&'a Op], versions: &BTreeMap<u64, u64>, violations: &mut Vec<S
             }
             Some(_) => {}
         }
-        seen_values.insert(&*shown.value);
         // Taken in the entry in which it was written: it has no version of its own.
         let version = match shown.version {
             0 => taken_in_its_entry(&key, &shown.value, place.index),
             version => Some(version),
         };
-        let Some(version) = version else { continue };
+        let Some(version) = version else {
+            // Nor does anybody say the version of its put: both stand somewhere among those of the entry.
+            key.lost.push(op);
+            continue;
+        };
+        seen_values.insert(&*shown.value);
         see(&mut key, version, shown, versions, violations, op);
         if op.what == What::Take {
             let write = Write {

@@ -197,9 +197,6 @@ async fn run(config: &str) {
             std::process::exit(1);
         }
     };
-    if parts[3].is_empty() && node.members().len() == 1 {
-        node.create_container(CONTAINER).await.unwrap();
-    }
     println!("\n@0\t{}", node.id());
     let (lines, mut arrived) = tokio::sync::mpsc::unbounded_channel();
     std::thread::spawn(move || {
@@ -221,6 +218,7 @@ async fn run(config: &str) {
 async fn answer(node: &Node, ahead: &AtomicI64, parts: &[&str]) -> String {
     match parts[0] {
         "leader" => return node.leader().unwrap_or(0).to_string(),
+        "make" => return format!("{:?}", node.create_container(CONTAINER).await),
         "status" => return format!("{:?}", node.status()),
         "ahead" => {
             ahead.store(parts[1].parse().unwrap(), Ordering::SeqCst);
