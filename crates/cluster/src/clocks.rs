@@ -103,7 +103,7 @@ impl Vetted {
         let now = (self.own.wall(), self.own.uptime());
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.is_compared = median_ahead.is_some();
-        if !median_ahead.is_some_and(|ahead| ahead.unsigned_abs() > SKEW_MS) {
+        if median_ahead.is_none_or(|ahead| ahead.unsigned_abs() <= SKEW_MS) {
             state.last = Some(now);
         }
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ebbtide::{DefaultTtl, KeyBounds, Ttl, Update, Version};
 
 use super::{Answered, Error, Expect, Item, ReadLevel, Token};
-use crate::machine::body::{Act, Body, Command, Default, Life, Reply, When, Write, millis};
+use crate::machine::body::{Act, Body, Command, Ending, Life, Reply, When, Write, millis};
 use crate::node::Shared;
 
 /// An update is tried again as often as this, when others write the same key.
@@ -293,7 +293,7 @@ impl Container {
         default: impl Into<DefaultTtl>,
     ) -> Result<Answered<()>, Error> {
         let default = default.into();
-        let default = Default::of(default)
+        let default = Ending::of(default)
             .ok_or_else(|| Error::Invalid(format!("a default ttl of {default:?}")))?;
         self.command(Command::SetDefault(default)).await
     }

@@ -73,7 +73,7 @@ pub enum Life {
 
 /// A default ttl in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Default {
+pub enum Ending {
     Off,
     NoDefault,
     After(u64),
@@ -82,9 +82,9 @@ pub enum Default {
 /// What changes a container as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    Create(Default),
+    Create(Ending),
     Drop,
-    SetDefault(Default),
+    SetDefault(Ending),
     DeleteRange(Bound<Bytes>, Bound<Bytes>),
     ExpireBefore(u64),
     ExpireWrittenBefore(u64),
@@ -180,22 +180,22 @@ impl Life {
     }
 }
 
-impl Default {
+impl Ending {
     /// `None`: a default that goes into no log.
-    pub fn of(default: DefaultTtl) -> Option<Default> {
+    pub fn of(default: DefaultTtl) -> Option<Ending> {
         Some(match default {
-            DefaultTtl::Off => Default::Off,
-            DefaultTtl::NoDefault => Default::NoDefault,
-            DefaultTtl::After(lifetime) => Default::After(millis_up(lifetime)),
+            DefaultTtl::Off => Ending::Off,
+            DefaultTtl::NoDefault => Ending::NoDefault,
+            DefaultTtl::After(lifetime) => Ending::After(millis_up(lifetime)),
             _ => return None,
         })
     }
 
     pub fn ttl(self) -> DefaultTtl {
         match self {
-            Default::Off => DefaultTtl::Off,
-            Default::NoDefault => DefaultTtl::NoDefault,
-            Default::After(ms) => DefaultTtl::After(Duration::from_millis(ms)),
+            Ending::Off => DefaultTtl::Off,
+            Ending::NoDefault => DefaultTtl::NoDefault,
+            Ending::After(ms) => DefaultTtl::After(Duration::from_millis(ms)),
         }
     }
 }

@@ -39,7 +39,7 @@ use self::reads::Bound;
 use crate::calls::{self, Calls, Change, Changed};
 use crate::clocks::Vetted;
 use crate::face::{Answered, Batch, Container, Error, Member, Status, Token, Transaction};
-use crate::machine::body::{Command, Default, Reply};
+use crate::machine::body::{Command, Ending, Reply};
 use crate::net::{Hello, Peer};
 use crate::raft::Replica;
 
@@ -290,7 +290,7 @@ impl Node {
         default: impl Into<DefaultTtl>,
     ) -> Result<Container, Error> {
         let default = default.into();
-        let default = Default::of(default)
+        let default = Ending::of(default)
             .ok_or_else(|| Error::Invalid(format!("a default ttl of {default:?}")))?;
         let name = name.as_ref();
         self.shared.command(name, Command::Create(default)).await?;
