@@ -16,7 +16,7 @@ use openraft::{Raft, RaftTypeConfig, TokioRuntime};
 use tokio::task::unconstrained;
 use tokio::time::{sleep, timeout};
 
-/// What is answered at all mostly is by then.
+/// Most answers come within this time.
 const USUAL: Duration = Duration::from_millis(500);
 
 /// The place of an entry that was proposed was taken by a snapshot: it was done, or never will be.

@@ -11,6 +11,7 @@ mod wire;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Ask, Counters, Life, Program, Told, millis};
@@ -28,7 +29,7 @@ struct Node {
     log: ebbtide::Database,
 }
 
-/// What each node can reach.
+/// The nodes that each one can reach.
 #[derive(Default)]
 struct Ways([Nodes<Program>; 3]);
 
@@ -322,6 +323,42 @@ async fn a_leader_that_got_a_snapshot_over_its_write_leads_and_writes_again() {
     assert_eq!(number(first, "n").await, 2);
     assert_eq!(number(first, "m").await, 20);
     cluster.are_alike().await;
+}
+
+/// An entry can be read before the node says that it is applied.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_answer_has_seen_more_than_the_reader_says_after_it() {
+    let cluster = Cluster::start().await;
+    let leader = cluster.leader().await;
+    let over = Arc::new(AtomicBool::new(false));
+    let readers = cluster.nodes.iter().map(|node| {
+        let (reader, over) = (node.reader.clone(), over.clone());
+        std::thread::spawn(move || {
+            let mut seen = vec![];
+            while !over.load(Ordering::SeqCst) {
+                let item = reader.get("a", "k", 0).unwrap().item;
+                let index = reader.seen();
+                if let Some(item) = item {
+                    let value = String::from_utf8(item.value().to_vec()).unwrap();
+                    seen.push((value.parse::<usize>().unwrap(), index));
+                }
+            }
+            seen
+        })
+    });
+    let readers: Vec<_> = readers.collect();
+    let mut indexes = vec![];
+    for n in 0..1_000 {
+        let put = Ask::Put(0, "k".into(), n.to_string(), Life::Never);
+        indexes.push(leader.leader.write(put).await.unwrap().index);
+    }
+    over.store(true, Ordering::SeqCst);
+    for reader in readers {
+        let seen = reader.join().unwrap();
+        assert!(!seen.is_empty());
+        let beyond = seen.iter().filter(|(n, index)| *index < indexes[*n]);
+        assert_eq!(beyond.count(), 0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,7 +15,7 @@ use crate::machine::body::{Held, millis, moment};
 )]
 pub struct Token {
     /// An index of the log: the answer saw no later entry than this one. A write's is that of its entry; a read's may be a little
-    /// higher than the last entry that it saw, and is applied where it was read.
+    /// higher than that of the last entry which it saw, up to one that was being applied where it was read.
     pub index: u64,
     /// The moment of the answer, in milliseconds since 1970.
     pub at_ms: u64,

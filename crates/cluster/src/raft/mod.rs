@@ -138,8 +138,9 @@ impl Drop for HandingOver {
 pub struct Reading(Reader<Types>);
 
 impl Reading {
-    pub fn place(&self) -> Place {
-        Place::of(&self.0)
+    /// The index for the token of a read that is done.
+    pub fn seen(&self) -> u64 {
+        self.0.seen()
     }
 
     /// All of the state at one moment that is not before this one.
@@ -335,6 +336,11 @@ impl Replica {
 
     pub fn place(&self) -> Place {
         Place::of(&self.reader)
+    }
+
+    /// The index for the token of a read that is done.
+    pub fn seen(&self) -> u64 {
+        self.reader.seen()
     }
 
     /// Waits until an entry of this index is applied.

@@ -45,7 +45,7 @@ struct Write {
 #[derive(Default)]
 struct Key<'a> {
     writes: BTreeMap<Order, Write>,
-    /// Writes without an answer, which nobody saw.
+    /// Writes whose version nobody knows: without an answer, and seen by nobody; or taken in the entry of such a one.
     lost: Vec<&'a Op>,
 }
 
@@ -185,7 +185,16 @@ fn key<'a>(ops: &[&'a Op], versions: &BTreeMap<u64, u64>, violations: &mut Vec<S
             version => Some(version),
         };
         let Some(version) = version else {
-            // Nor does anybody say the version of its put: both stand somewhere among those of the entry.
+            // The writer or toucher of this entry had no answer: both stand somewhere among the versions of the entry.
+            let is_lost = |lost: &&&Op| {
+                let wrote = lost.what.value().is_some_and(|(put, _)| put == shown.value);
+                lost.outcome == Outcome::Unknown
+                    && lost.invoked < op.answered
+                    && (wrote || lost.what == What::Touch)
+            };
+            if ops.iter().find(is_lost).is_none() {
+                violations.push(format!("taken in an entry that did not write it: {op:?}"));
+            }
             key.lost.push(op);
             continue;
         };
@@ -219,13 +228,16 @@ fn key<'a>(ops: &[&'a Op], versions: &BTreeMap<u64, u64>, violations: &mut Vec<S
 fn taken_in_its_entry(key: &Key<'_>, value: &str, index: u64) -> Option<u64> {
     let is_put =
         |write: &Write| matches!(&write.left, Left::Item { value: put, .. } if put == value);
-    let (put, _) = key.writes.iter().find(|(_, write)| is_put(write))?;
-    let behind = key.writes.range((put.0, 1)..);
+    let put = key.writes.iter().find(|(_, write)| is_put(write))?;
+    let behind = key.writes.range((put.0.0, 1)..);
     let touches = behind.take_while(|(_, write)| {
         write.latest <= index && (matches!(write.left, Left::Something) || is_put(write))
     });
-    let last = touches.last().map_or(put, |(touch, _)| touch);
-    Some(last.0)
+    let (last, write) = touches.last().unwrap_or(put);
+    // Else it is a touch of this entry that nobody told of.
+    (write.earliest..=write.latest)
+        .contains(&index)
+        .then_some(last.0)
 }
 
 /// A version with its value and its end, as an answer shows it.
@@ -542,6 +554,12 @@ mod tests {
             )
         };
         is_found([second.clone(), taken(5), taken(7)], "taken twice");
+        // Of version 0: it was written, or touched, in the entry in which it was taken.
+        let own = |from| op(What::Take, from, from + 1, item(at(7, 120), 0, "b", None));
+        is_found([second.clone(), own(5)], "did not write it");
+        let lost = op(What::Touch, 3, 4, Outcome::Unknown);
+        let told = [second.clone(), lost, own(5)];
+        assert_eq!(after(told), Vec::<String>::new());
         let again = op(read(), 9, 10, item(at(20, 130), 41, "b", None));
         is_found([second, taken(5), again], "has no place");
         // Read on behalf of a token that it does not see.
