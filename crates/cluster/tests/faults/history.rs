@@ -1,4 +1,4 @@
-//! What was asked, when, and what was answered.
+//! Questions with their answers, and the moments of both.
 
 /// In milliseconds; `None`: for ever.
 pub type Life = Option<u64>;

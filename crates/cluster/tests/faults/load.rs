@@ -105,7 +105,7 @@ impl Cluster {
     }
 }
 
-/// What one client asks, until all is over.
+/// One client, which asks until all is over.
 async fn client(cluster: Arc<Cluster>, mut random: Random) -> Vec<Op> {
     let mut ops: Vec<Op> = vec![];
     let mut token = Place::default();

@@ -39,8 +39,5 @@ async fn every_answer_has_its_place_whatever_happens_to_the_nodes() {
         .collect::<Vec<_>>()
         .join("\n");
     assert!(checked.violations.is_empty(), "seed {seed}:\n{shown}");
-    assert!(
-        checked.answers as u64 > 20 * seconds,
-        "next to nothing was answered"
-    );
+    assert!(checked.answers > 100, "next to nothing was answered");
 }

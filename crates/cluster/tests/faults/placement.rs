@@ -135,14 +135,9 @@ fn versions(ops: &[Op], violations: &mut Vec<String>) -> BTreeMap<u64, u64> {
     versions
 }
 
-/// All that can be known of the writes of a key.
-fn key<'a>(ops: &[&'a Op], versions: &BTreeMap<u64, u64>, violations: &mut Vec<String>) -> Key<'a> {
-    let lives: HashMap<&str, (&Op, Option<u64>)> = ops
-        .iter()
-        .filter_map(|op| op.what.value().map(|(value, life)| (value, (*op, life))))
-        .collect();
+/// The writes that were answered.
+fn written<'a>(ops: &[&'a Op]) -> Key<'a> {
     let mut key = Key::default();
-    let mut seen_values = HashSet::new();
     for op in ops {
         if let Outcome::Wrote(place, version) = op.outcome {
             let left = match &op.what {
@@ -165,6 +160,27 @@ fn key<'a>(ops: &[&'a Op], versions: &BTreeMap<u64, u64>, violations: &mut Vec<S
             key.writes.insert((version, 0), write);
         }
     }
+    key
+}
+
+/// Whether some write of an item that was taken in its entry, or a touch of it, had no answer.
+fn is_of_lost(ops: &[&Op], taken: &Op, value: &str) -> bool {
+    ops.iter().any(|lost| {
+        let wrote = lost.what.value().is_some_and(|(put, _)| put == value);
+        lost.outcome == Outcome::Unknown
+            && lost.invoked < taken.answered
+            && (wrote || lost.what == What::Touch)
+    })
+}
+
+/// All that can be known of the writes of a key.
+fn key<'a>(ops: &[&'a Op], versions: &BTreeMap<u64, u64>, violations: &mut Vec<String>) -> Key<'a> {
+    let lives: HashMap<&str, (&Op, Option<u64>)> = ops
+        .iter()
+        .filter_map(|op| op.what.value().map(|(value, life)| (value, (*op, life))))
+        .collect();
+    let mut key = written(ops);
+    let mut seen_values = HashSet::new();
     for op in ops {
         let Outcome::Item(place, shown) = &op.outcome else {
             continue;
@@ -186,13 +202,7 @@ fn key<'a>(ops: &[&'a Op], versions: &BTreeMap<u64, u64>, violations: &mut Vec<S
         };
         let Some(version) = version else {
             // The writer or toucher of this entry had no answer: both stand somewhere among the versions of the entry.
-            let is_lost = |lost: &&&Op| {
-                let wrote = lost.what.value().is_some_and(|(put, _)| put == shown.value);
-                lost.outcome == Outcome::Unknown
-                    && lost.invoked < op.answered
-                    && (wrote || lost.what == What::Touch)
-            };
-            if ops.iter().find(is_lost).is_none() {
+            if !is_of_lost(ops, op, &shown.value) {
                 violations.push(format!("taken in an entry that did not write it: {op:?}"));
             }
             key.lost.push(op);
@@ -299,7 +309,7 @@ fn fill_touches(key: &mut Key<'_>, lives: &HashMap<&str, (&Op, Option<u64>)>, op
             _ => None,
         })
         .collect();
-    // What was lost may stand before a touch.
+    // A lost write may stand before a touch.
     let has_lost = ops
         .iter()
         .any(|op| op.what.is_write() && op.outcome == Outcome::Unknown);
@@ -319,7 +329,7 @@ fn fill_touches(key: &mut Key<'_>, lives: &HashMap<&str, (&Op, Option<u64>)>, op
     }
 }
 
-/// What an answer says of the key.
+/// The key as an answer says it is.
 enum Claim<'a> {
     There,
     Absent,
@@ -380,7 +390,7 @@ fn look(op: &Op, low: u64, key: &Key<'_>, checked: &mut Checked) {
 fn explain(key: &Key<'_>, low: u64, place: Place, own: Option<Order>, claim: &Claim<'_>) -> bool {
     let before = |order: &Order| own.is_none_or(|own| *order < own);
     let writes = || key.writes.iter().filter(|(order, _)| before(order));
-    // What was surely written before the question, and therefore seen.
+    // The last one that was surely written before the question, and therefore seen.
     let first = writes()
         .rev()
         .find(|(_, write)| write.latest <= low)

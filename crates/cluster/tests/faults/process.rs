@@ -26,10 +26,12 @@ pub struct Config {
     pub ahead_ms: i64,
 }
 
+type Waiting = HashMap<u64, oneshot::Sender<String>>;
+
 pub struct Process {
     child: Mutex<Child>,
     stdin: Mutex<ChildStdin>,
-    waiting: Arc<Mutex<Option<HashMap<u64, oneshot::Sender<String>>>>>,
+    waiting: Arc<Mutex<Option<Waiting>>>,
     next: AtomicU64,
 }
 

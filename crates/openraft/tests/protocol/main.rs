@@ -350,8 +350,8 @@ impl Model for Protocol {
             reads: 0,
             history: History::default(),
         };
-        let steps = self.before.iter().cloned();
-        let begins = steps.fold(Some(first), |state, step| self.next_state(&state?, step));
+        let mut steps = self.before.iter().cloned();
+        let begins = steps.try_fold(first, |state, step| self.next_state(&state, step));
         begins.into_iter().collect()
     }
 
