@@ -228,6 +228,21 @@ async fn a_transaction_sees_its_own_writes_and_an_error_writes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_says_of_a_closed_node_that_it_is_closed() {
+    let cluster = Cluster::of(1).await;
+    let node = cluster.nodes[0].clone();
+    let c = node.create_container("c").await.unwrap();
+    let (closing, runtime) = (node.clone(), tokio::runtime::Handle::current());
+    let late = node
+        .transaction(move |tx| {
+            runtime.block_on(closing.close()).unwrap();
+            tx.get(&c, "a").map(drop)
+        })
+        .await;
+    assert!(matches!(late, Err(Error::Closed)), "{late:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn money_that_is_moved_by_three_nodes_stays_the_same() {
     let cluster = Cluster::of(3).await;
     let c = cluster.nodes[0].create_container("c").await.unwrap();

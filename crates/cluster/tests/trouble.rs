@@ -77,6 +77,27 @@ async fn who_was_away_for_long_or_comes_new_gets_a_snapshot() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_member_opens_again_while_nobody_leads_and_joins_nothing() {
+    let mut cluster = Cluster::of(3).await;
+    let c = cluster.nodes[0].create_container("c").await.unwrap();
+    let put = c.put("k", "v").await.unwrap();
+    let there = cluster.nodes[2].container("c").at(ReadLevel::Local);
+    there.since(put.token).get("k").await.unwrap();
+    let contact = cluster.nodes[0].addr().to_owned();
+    while !cluster.nodes.is_empty() {
+        cluster.stop(0).await;
+    }
+    let options = common::options().join(contact);
+    let options = options.join_within(Duration::from_secs(1));
+    let alone = options.open(cluster.folder.path().join("node-2")).await;
+    let alone = alone.unwrap();
+    assert_eq!(alone.members().len(), 3);
+    let local = alone.container("c").at(ReadLevel::Local);
+    assert_eq!(local.get("k").await.unwrap().value.unwrap(), "v");
+    alone.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_clock_is_off_does_not_lead() {
     let cluster = Cluster::of(3).await;
     let c = cluster.nodes[0].create_container("c").await.unwrap();

@@ -23,6 +23,7 @@ use crate::entry::{Answer, Applied, Entry, Op};
 use crate::gather::{Gather, GatherError};
 use crate::log_time::{Closed, LogTime};
 use crate::machine::Machine;
+use crate::outcome::outcome;
 use crate::reader::Reader;
 
 /// An error of openraft: one of `RaftError`.
@@ -81,7 +82,8 @@ impl<M: Machine> Leader<M> {
         let gather = Gather::new(time.clone(), clock.clone(), move |entry| {
             let raft = writing.clone();
             async move {
-                let written = raft.client_write(entry).await;
+                let written = outcome(&raft, raft.client_write(entry)).await;
+                let written = written.map_err(cause)?;
                 written.map(|written| written.data).map_err(cause)
             }
         });

@@ -70,6 +70,7 @@ mod log_store;
 mod log_time;
 mod machine;
 mod moments;
+mod outcome;
 mod purges;
 mod reader;
 mod shared;

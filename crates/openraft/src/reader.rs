@@ -91,6 +91,12 @@ impl<C: RaftTypeConfig> Reader<C> {
         self.shared.moment.borrow().clone()
     }
 
+    /// An index that no answer of this reader which is there already has seen beyond. It may be the next after that of
+    /// [`Reader::moment`]: of an entry that is being applied, of which reads can show something by now.
+    pub fn seen(&self) -> u64 {
+        self.shared.begun()
+    }
+
     /// Waits until an entry of this index, or a later one, is applied.
     pub async fn applied(&self, index: u64) -> Moment<C> {
         let mut moments = self.shared.moment.subscribe();

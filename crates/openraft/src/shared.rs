@@ -3,9 +3,12 @@
 //! Invariants:
 //!
 //! 1. A state that a snapshot has replaced is closed, and its folder goes, when nobody reads it any more.
-//! 2. [`Synced`] has an entry that the state holds synced. It only goes ahead, after a sync (I6).
+//! 2. `begun` is the index of an entry, or of a snapshot, before anything of it can be read; so no answer has seen a later one than
+//!    it says right after.
+//! 3. [`Synced`] has an entry that the state holds synced. It only goes ahead, after a sync (I6).
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use ebbtide::{ContainerOptions, Database, Error};
@@ -76,6 +79,7 @@ pub(crate) struct Shared<C: RaftTypeConfig> {
     pub(crate) folder: Option<Folder>,
     open: RwLock<Arc<Open>>,
     pub(crate) moment: watch::Sender<Moment<C>>,
+    begun: AtomicU64,
     snapshots: Mutex<SnapshotIds<C>>,
     waits_for: Mutex<Option<Error>>,
 }
@@ -86,6 +90,7 @@ impl<C: RaftTypeConfig> Shared<C> {
             folder,
             open: RwLock::new(Arc::new(open)),
             moment: watch::Sender::new(Moment::of(known)),
+            begun: AtomicU64::new(known.applied.as_ref().map_or(0, |last| last.index)),
             snapshots: Mutex::new(SnapshotIds::new()),
             waits_for: Mutex::new(None),
         }
@@ -94,6 +99,15 @@ impl<C: RaftTypeConfig> Shared<C> {
     pub(crate) fn waits_for(&self) -> Option<Error> {
         let error = self.waits_for.lock();
         error.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The entry of this index, or a snapshot up to it, is about to change what is read.
+    pub(crate) fn begin(&self, index: u64) {
+        self.begun.store(index, Ordering::SeqCst);
+    }
+
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::SeqCst)
     }
 
     pub(crate) fn open(&self) -> Arc<Open> {

@@ -312,6 +312,7 @@ where
         };
         let membership = membership.map(|new| StoredMembership::new(Some(log_id.clone()), new));
         let open = self.shared.open();
+        self.shared.begin(log_id.index);
         let time = UNIX_EPOCH + Duration::from_millis(next.time_ms);
         let moved = open.db.advance_to(time);
         moved.map_err(|e| fatal(AnyError::new(&e)))?;
@@ -420,6 +421,8 @@ where
             state.map_err(|e| of_snapshot(ErrorVerb::Write, &std::io::Error::other(e)))?;
         let version = last_version(&open.db);
         self.version = version.map_err(|e| of_snapshot(ErrorVerb::Read, &e))?;
+        self.shared
+            .begin(known.applied.as_ref().map_or(0, |last| last.index));
         self.shared.replace(open);
         (self.facts, self.membership) = (known, membership);
         self.purges.begin_anew();

@@ -11,6 +11,7 @@ mod wire;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Ask, Counters, Life, Program, Told, millis};
@@ -28,9 +29,29 @@ struct Node {
     log: ebbtide::Database,
 }
 
+/// The nodes that each one can reach.
+#[derive(Default)]
+struct Ways([Nodes<Program>; 3]);
+
+impl Ways {
+    fn connect(&self, id: u64, raft: &Raft<Program>) {
+        self.0.iter().for_each(|from| from.connect(id, raft));
+    }
+
+    fn cut(&self, id: u64) {
+        self.0.iter().for_each(|from| from.cut(id));
+    }
+
+    /// In both directions.
+    fn cut_off(&self, id: u64) {
+        self.cut(id);
+        (0..3).for_each(|to| self.0[id as usize].cut(to));
+    }
+}
+
 struct Cluster {
     folder: TempDir,
-    reachable: Nodes<Program>,
+    reachable: Ways,
     nodes: Vec<Node>,
 }
 
@@ -48,7 +69,7 @@ fn config() -> Arc<Config> {
     Arc::new(config.validate().unwrap())
 }
 
-async fn start(id: u64, folder: &Path, reachable: &Nodes<Program>, clock: Arc<dyn Clock>) -> Node {
+async fn start(id: u64, folder: &Path, reachable: &Ways, clock: Arc<dyn Clock>) -> Node {
     let folder = folder.join(format!("node-{id}"));
     let db = LogStore::<Program>::options()
         .open(folder.join("log"))
@@ -59,7 +80,7 @@ async fn start(id: u64, folder: &Path, reachable: &Nodes<Program>, clock: Arc<dy
         .unwrap()
         .behind(state.durable());
     let reader = state.reader();
-    let raft = Raft::new(id, config(), reachable.wire(), log, state)
+    let raft = Raft::new(id, config(), reachable.0[id as usize].wire(), log, state)
         .await
         .unwrap();
     reachable.connect(id, &raft);
@@ -78,7 +99,7 @@ impl Cluster {
     }
 
     async fn with(clock: impl Fn(u64) -> Arc<dyn Clock>) -> Cluster {
-        let (folder, reachable) = (testkit::scratch(), Nodes::default());
+        let (folder, reachable) = (testkit::scratch(), Ways::default());
         let mut nodes = vec![];
         for id in 0..3 {
             nodes.push(start(id, folder.path(), &reachable, clock(id)).await);
@@ -255,6 +276,89 @@ async fn a_node_that_was_away_gets_a_snapshot_and_is_the_same_again() {
     cluster.stop(away).await;
     cluster.start_again(away).await;
     cluster.are_alike().await;
+}
+
+/// A leader is cut off with a write under way, and a snapshot comes over it: openraft never says what became of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_got_a_snapshot_over_its_write_leads_and_writes_again() {
+    let cluster = Cluster::start().await;
+    let first = cluster.leader().await;
+    let _ = first.leader.write(add("n")).await.unwrap();
+    cluster.are_alike().await;
+    cluster.reachable.cut_off(first.id);
+    let lost = first.leader.clone();
+    let under_way = tokio::spawn(async move { lost.write(add("n")).await });
+    let others = || cluster.nodes.iter().filter(|node| node.id != first.id);
+    let second = loop {
+        if let Some(node) = others().find(|node| node.leader.is_leading()) {
+            break node;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    for _ in 0..20 {
+        let _ = second.leader.write(add("m")).await.unwrap();
+    }
+    let applied = second.reader.moment().applied.unwrap();
+    for node in others() {
+        node.reader.applied(applied.index).await;
+        node.raft.trigger().snapshot().await.unwrap();
+        let purged = node.raft.wait(Some(Duration::from_secs(60)));
+        purged.purged(Some(applied), "the log goes").await.unwrap();
+    }
+    for node in &cluster.nodes {
+        cluster.reachable.connect(node.id, &node.raft);
+    }
+    first.reader.applied(applied.index).await;
+    assert!(under_way.await.unwrap().is_err(), "it was never done");
+    // The others vote once they hear no heartbeat.
+    second.raft.runtime_config().heartbeat(false);
+    for _ in 0..600 {
+        if first.leader.is_leading() {
+            break;
+        }
+        first.raft.trigger().elect().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let _ = first.leader.write(add("n")).await.unwrap();
+    assert_eq!(number(first, "n").await, 2);
+    assert_eq!(number(first, "m").await, 20);
+    cluster.are_alike().await;
+}
+
+/// An entry can be read before the node says that it is applied.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_answer_has_seen_more_than_the_reader_says_after_it() {
+    let cluster = Cluster::start().await;
+    let leader = cluster.leader().await;
+    let over = Arc::new(AtomicBool::new(false));
+    let readers = cluster.nodes.iter().map(|node| {
+        let (reader, over) = (node.reader.clone(), over.clone());
+        std::thread::spawn(move || {
+            let mut seen = vec![];
+            while !over.load(Ordering::SeqCst) {
+                let item = reader.get("a", "k", 0).unwrap().item;
+                let index = reader.seen();
+                if let Some(item) = item {
+                    let value = String::from_utf8(item.value().to_vec()).unwrap();
+                    seen.push((value.parse::<usize>().unwrap(), index));
+                }
+            }
+            seen
+        })
+    });
+    let readers: Vec<_> = readers.collect();
+    let mut indexes = vec![];
+    for n in 0..1_000 {
+        let put = Ask::Put(0, "k".into(), n.to_string(), Life::Never);
+        indexes.push(leader.leader.write(put).await.unwrap().index);
+    }
+    over.store(true, Ordering::SeqCst);
+    for reader in readers {
+        let seen = reader.join().unwrap();
+        assert!(!seen.is_empty());
+        let beyond = seen.iter().filter(|(n, index)| *index < indexes[*n]);
+        assert_eq!(beyond.count(), 0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

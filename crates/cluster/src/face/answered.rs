@@ -14,7 +14,8 @@ use crate::machine::body::{Held, millis, moment};
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Token {
-    /// The index of the last entry of the log that the answer saw.
+    /// An index of the log: the answer saw no later entry than this one. A write's is that of its entry; a read's may be a little
+    /// higher than that of the last entry which it saw, up to one that was being applied where it was read.
     pub index: u64,
     /// The moment of the answer, in milliseconds since 1970.
     pub at_ms: u64,

@@ -83,8 +83,11 @@ impl Transaction {
     }
 
     fn container(&self, container: &Container) -> Result<ebbtide::View, Error> {
-        let missing = |_| Error::NoContainer(container.name().to_owned());
-        self.view.container(container.name()).map_err(missing)
+        let name = container.name();
+        self.view.container(name).map_err(|error| match error {
+            ebbtide::Error::InvalidArgument { .. } => Error::NoContainer(name.to_owned()),
+            error => error.into(),
+        })
     }
 
     /// The item of a key, unless it has ended. One that the transaction has put has the version [`Version::start`] and no end.

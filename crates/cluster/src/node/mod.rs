@@ -244,9 +244,9 @@ impl Node {
             return Ok(());
         }
         match contact {
-            Some(contact) => core.join(contact).await,
+            Some(contact) if !core.replica.is_voter() => core.join(contact).await,
             // It has moved, or was on its way in: the others hear it when they can.
-            None => {
+            _ => {
                 core.move_in();
                 Ok(())
             }
@@ -504,15 +504,21 @@ impl Core {
             addr: self.addr.clone(),
             within_ms: self.join_within.as_millis() as u64,
         };
-        let asked = self.calls.ask_leader::<Result<(), String>>(
-            &contact,
-            calls::CHANGE,
-            calls::encode(&change),
-            self.join_within,
-        );
-        changed(asked.await)?;
-        // The leader knows it; this node hears it with the entry.
         let deadline = tokio::time::Instant::now() + self.join_within;
+        let attempt = |left| {
+            // A learner hears who leads; nobody else does.
+            let leader = self.replica.leader().unwrap_or_else(|| contact.clone());
+            let question = calls::encode(&change);
+            async move {
+                let calls = &self.calls;
+                calls
+                    .ask_leader::<Result<(), String>>(&leader, calls::CHANGE, question, left)
+                    .await
+            }
+        };
+        let asked = self.ask_leader(self.join_within, attempt).await?;
+        changed(calls::Asked::Done(asked))?;
+        // The leader knows it; this node hears it with the entry.
         while !self.replica.is_member_at(&self.addr) {
             if tokio::time::Instant::now() >= deadline {
                 return Err(Error::Behind);

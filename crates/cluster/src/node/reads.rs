@@ -132,11 +132,8 @@ impl Shared {
         let shared = self.clone();
         let reading = tokio::task::spawn_blocking(move || {
             let (value, at_ms) = read(&shared, at_ms)?;
-            let place = shared.replica.place();
-            let token = Token {
-                index: place.index,
-                at_ms,
-            };
+            let index = shared.replica.seen();
+            let token = Token { index, at_ms };
             Ok(Answered::new(value, token))
         });
         reading.await.map_err(|_| Error::Closed)?

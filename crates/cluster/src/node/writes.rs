@@ -227,7 +227,7 @@ impl Core {
             let mut tx = Transaction::new(reader.view(at_ms));
             let value = work(&mut tx)?;
             let token = Token {
-                index: reader.place().index,
+                index: reader.seen(),
                 at_ms: tx.at_ms(),
             };
             Ok((value, token, tx.into_body()))

@@ -9,6 +9,9 @@ use openraft::{BasicNode, ChangeMembers, Raft, StoredMembership};
 use super::{Replica, Types};
 use crate::face::Member;
 
+/// A change that has no answer for so long holds up the next one no more.
+const LONGEST: Duration = Duration::from_secs(20);
+
 /// See the file's head.
 pub struct Members(Arc<StoredMembership<u64, BasicNode>>);
 
@@ -37,6 +40,11 @@ impl Members {
 }
 
 impl Replica {
+    /// Whether this node votes, as far as it knows.
+    pub fn is_voter(&self) -> bool {
+        Members::of(&self.raft).is_voter(self.id)
+    }
+
     /// Whether this node votes and is reached at this address, as far as it knows.
     pub fn is_member_at(&self, addr: &str) -> bool {
         let members = Members::of(&self.raft);
@@ -88,7 +96,11 @@ impl Replica {
         change: ChangeMembers<u64, BasicNode>,
         retain: bool,
     ) -> Result<(), String> {
-        let changed = self.raft.change_membership(change, retain).await;
+        // openraft never answers where a snapshot comes over the change.
+        let changed = self.raft.change_membership(change, retain);
+        let changed = tokio::time::timeout(LONGEST, changed).await;
+        let changed = changed
+            .map_err(|_| format!("there was no answer within {LONGEST:?}: it may be done"))?;
         changed.map(drop).map_err(|e| e.to_string())
     }
 }

@@ -138,8 +138,9 @@ impl Drop for HandingOver {
 pub struct Reading(Reader<Types>);
 
 impl Reading {
-    pub fn place(&self) -> Place {
-        Place::of(&self.0)
+    /// The index for the token of a read that is done.
+    pub fn seen(&self) -> u64 {
+        self.0.seen()
     }
 
     /// All of the state at one moment that is not before this one.
@@ -222,6 +223,9 @@ impl Replica {
         let wires = Wires::new(calls, options.snapshot_rate);
         let raft = Raft::new(options.id, config, wires, store, state).await;
         let raft = raft.map_err(|e| Error::Storage(e.to_string()))?;
+        // The core answers once its metrics tell what the folder knows of members.
+        let is_open = raft.with_raft_state(|_| ()).await;
+        is_open.map_err(|e| Error::Storage(e.to_string()))?;
         Ok(Replica {
             id: options.id,
             leader: Leader::new(&raft, reader.clone(), options.clock),
@@ -247,7 +251,11 @@ impl Replica {
             return Ok(());
         }
         let alone = BTreeMap::from([(self.id, BasicNode::new(addr))]);
-        self.raft.initialize(alone).await.map_err(|e| failed(&e))
+        self.raft.initialize(alone).await.map_err(|e| failed(&e))?;
+        while !self.is_voter() && self.failure().is_none() {
+            self.change(Duration::from_millis(50)).await;
+        }
+        Ok(())
     }
 
     /// The node that leads, as far as this one knows.
@@ -330,6 +338,11 @@ impl Replica {
 
     pub fn place(&self) -> Place {
         Place::of(&self.reader)
+    }
+
+    /// The index for the token of a read that is done.
+    pub fn seen(&self) -> u64 {
+        self.reader.seen()
     }
 
     /// Waits until an entry of this index is applied.
