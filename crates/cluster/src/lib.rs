@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod check;
 mod clocks;
 mod face;
 mod machine;
@@ -41,6 +42,7 @@ mod net;
 mod node;
 mod raft;
 
+pub use check::{Checked, CheckedNode};
 pub use face::{
     Answered, Batch, Container, Error, Expect, Item, Member, ReadLevel, Status, Token, Transaction,
 };

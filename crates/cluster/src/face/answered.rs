@@ -6,6 +6,7 @@ use bytes::Bytes;
 use ebbtide::Version;
 use serde::{Deserialize, Serialize};
 
+use crate::check::Checked;
 use crate::machine::body::{Held, millis, moment};
 
 /// A place in the history of a cluster, in every answer. Given to a later call ([`Container::since`](crate::Container::since)), of
@@ -173,4 +174,7 @@ pub struct Status {
     /// By how much the median of the members' clocks is ahead of its own, in milliseconds, where three or more are heard. Beyond
     /// half a second it does not lead.
     pub clock_behind_ms: Option<i64>,
+    /// The last comparison of all states that this node has heard of since it was opened ([`Node::check`](crate::Node::check)).
+    /// Where states differ and none is the majority's, no node stops, and this alone tells it.
+    pub checked: Option<Checked>,
 }

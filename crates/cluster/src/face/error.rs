@@ -34,6 +34,14 @@ pub enum Error {
     Storage(String),
     /// The network's, where a node is opened.
     Io(std::io::Error),
+    /// This node's state differs from the majority's, which a check has found ([`Node::check`](crate::Node::check)). The node has
+    /// stopped for good; its folder stays. Remove it from the cluster, and let a new folder join.
+    Differs {
+        /// The node's id.
+        node: u64,
+        /// The index of the entry of the check.
+        index: u64,
+    },
     /// The node is closed.
     Closed,
 }
@@ -84,6 +92,10 @@ impl fmt::Display for Error {
             Error::Engine(error) => error.fmt(f),
             Error::Storage(why) => write!(f, "the node has stopped: {why}"),
             Error::Io(error) => error.fmt(f),
+            Error::Differs { node, index } => write!(
+                f,
+                "the state of node {node} differs from the majority's, by the check at entry {index}: remove the node, and let a new folder join"
+            ),
             Error::Closed => f.write_str("the node is closed"),
         }
     }

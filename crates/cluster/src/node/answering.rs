@@ -43,6 +43,16 @@ impl Handler for Answering {
                 }
                 Bytes::new()
             }
+            calls::DIGEST => match calls::decode::<u64>(&body) {
+                Ok(index) => calls::encode(&core.checks.found(index)),
+                Err(_) => Bytes::new(),
+            },
+            calls::CHECKED => {
+                if let Ok(checked) = calls::decode(&body) {
+                    core.heard_checked(checked);
+                }
+                Bytes::new()
+            }
             calls::CHANGE => calls::encode(&core.changed(from.node, &body).await),
             _ => core.replica.call(kind, body).await,
         }

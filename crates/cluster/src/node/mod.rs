@@ -13,6 +13,7 @@
 //! 2. Each op has an id that no other has, drawn once, however often it is sent.
 
 mod answering;
+mod checking;
 mod identity;
 mod options;
 mod reads;
@@ -37,6 +38,7 @@ pub use self::options::NodeOptions;
 use self::identity::Identity;
 use self::reads::Bound;
 use crate::calls::{self, Calls, Change, Changed};
+use crate::check::Checks;
 use crate::clocks::Vetted;
 use crate::face::{Answered, Batch, Container, Error, Member, Status, Token, Transaction};
 use crate::machine::body::{Command, Ending, Reply};
@@ -62,6 +64,8 @@ pub struct Core {
     client: u128,
     serial: AtomicU64,
     bound: Bound,
+    checks: Arc<Checks>,
+    check_every: Option<Duration>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     is_closed: AtomicBool,
 }
@@ -106,6 +110,7 @@ impl Core {
     }
 
     async fn shut(&self) -> Result<(), Error> {
+        self.checks.close();
         self.calls.shutdown().await;
         self.replica.close().await
     }
@@ -198,7 +203,8 @@ impl Node {
         }
         let addr = options.advertise.clone();
         let addr = addr.unwrap_or_else(|| calls.local_addr().to_string());
-        let replica = options.replica(identity.node, clock.clone());
+        let checks = Arc::new(Checks::open(folder, clock.clone())?);
+        let replica = options.replica(identity.node, clock.clone(), checks.clone());
         let opened = Replica::open(folder, replica, calls.clone()).await;
         let replica = match opened {
             Ok(replica) => replica,
@@ -219,9 +225,14 @@ impl Node {
             client: u128::from(draw()) << 64 | u128::from(draw()),
             serial: AtomicU64::new(0),
             bound: Bound::default(),
+            checks,
+            check_every: options.check_every,
             tasks: Mutex::default(),
             is_closed: AtomicBool::new(false),
         });
+        if core.checks.differs().is_some() {
+            core.replica.differs();
+        }
         core.calls.serve(Arc::new(answering::Answering::of(&core)));
         let node = Node {
             shared: Arc::new(Shared(core)),
@@ -440,7 +451,8 @@ impl Node {
     pub fn status(&self) -> Status {
         let core = &self.shared.0;
         let (replica, place) = (&core.replica, core.replica.place());
-        let trouble = replica.failure();
+        let trouble = core.serves().err().map(|error| error.to_string());
+        let trouble = trouble.or_else(|| replica.failure());
         let trouble = trouble.or_else(|| replica.waits_for().map(|error| error.to_string()));
         let leader = self.leader();
         let members = self.members();
@@ -460,6 +472,7 @@ impl Node {
             is_ready: votes && leader.is_some() && trouble.is_none(),
             trouble,
             clock_behind_ms: core.clock_behind(),
+            checked: core.checks.last(),
         }
     }
 

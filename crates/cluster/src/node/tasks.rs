@@ -5,6 +5,7 @@
 //! | telling | 50 ms | as the leader: tells the others which moment is closed, for their bounded reads |
 //! | ticking | eighth of `reclaim_within`, 1 s to 5 min | as the leader, where nobody has written since and items will end: moves time (I5) |
 //! | purging | the same; by bytes each second | has the state synced and entries of the log go (I6) |
+//! | checking | looks each second | as the leader, where none was for `check_every`: compares all states (check.rs) |
 //! | vetting | 250 ms | does not lead while the clock is off the majority's (clocks.rs) |
 //!
 //! Invariant: a task holds the node for a round, and not between rounds.
@@ -35,6 +36,7 @@ pub(super) fn start(core: &Arc<Core>) {
         tokio::spawn(telling(weak.clone())),
         tokio::spawn(ticking(weak.clone(), round)),
         tokio::spawn(purging(weak.clone(), round)),
+        tokio::spawn(checking(weak.clone())),
         tokio::spawn(vetting(weak)),
     ];
     core.tasks().extend(started);
@@ -119,6 +121,19 @@ async fn purging(core: Weak<Core>, every: Duration) {
         Some(())
     };
     each(look, round).await;
+}
+
+async fn checking(core: Weak<Core>) {
+    let round = async move || {
+        let core = core.upgrade()?;
+        let every = core.check_every?;
+        if core.replica.is_leading() && core.checks.is_due(every) {
+            // If it fails it is due again.
+            let _ = core.check().await;
+        }
+        Some(())
+    };
+    each(LOOK, round).await;
 }
 
 async fn vetting(core: Weak<Core>) {

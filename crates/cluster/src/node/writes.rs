@@ -77,6 +77,7 @@ impl Core {
 
     /// Does an op, once.
     pub async fn write(&self, body: Body) -> Result<Answered<Reply>, Error> {
+        self.serves()?;
         let op = self.op(body);
         let question = calls::encode(&op);
         if question.len() > MOST_OP_BYTES {

@@ -36,6 +36,7 @@ use self::members::Members;
 use self::network::Wires;
 use self::snapshots::Incoming;
 use crate::calls::{self, Calls};
+use crate::check::Checks;
 use crate::face::{Error, Member};
 use crate::machine::Containers;
 use crate::machine::body::{Body, Reply};
@@ -62,6 +63,7 @@ pub struct ReplicaOptions {
     pub clock: Arc<dyn Clock>,
     pub heartbeat: Duration,
     pub snapshot_rate: Option<u64>,
+    pub checks: Arc<Checks>,
 }
 
 /// Why a write or a read has no answer from this node.
@@ -103,12 +105,14 @@ pub struct Replica {
 #[derive(Default)]
 struct StandsDown {
     unfit: AtomicBool,
+    differs: AtomicBool,
     handing_over: AtomicBool,
 }
 
 impl StandsDown {
     fn is_down(&self) -> bool {
-        self.unfit.load(Ordering::Relaxed) || self.handing_over.load(Ordering::Relaxed)
+        let causes = [&self.unfit, &self.differs, &self.handing_over];
+        causes.iter().any(|cause| cause.load(Ordering::Relaxed))
     }
 
     fn tell(&self, raft: &Raft<Types>) {
@@ -208,10 +212,13 @@ impl Replica {
             // Each stream is capped by the network.
             snapshot_rate: u64::MAX,
         };
+        let machine = Containers {
+            checks: options.checks,
+        };
         let (log_path, state_path) = (folder.join("log"), folder.join(GROUP));
         let opened = tokio::task::spawn_blocking(move || {
             let log = options.log.open(log_path)?;
-            let state = StateStore::<Types, _>::open(state_path, Containers, state);
+            let state = StateStore::<Types, _>::open(state_path, machine, state);
             let state = state.map_err(|e| Error::Storage(e.to_string()))?;
             let store = LogStore::new(&log, GROUP)?.behind(state.durable());
             Ok::<_, Error>((log, store, state))
@@ -296,7 +303,7 @@ impl Replica {
         if self.is_down() {
             return Err(Stop::NotLeading);
         }
-        let is_alone = matches!(op.body, Body::Command { .. });
+        let is_alone = matches!(op.body, Body::Command { .. } | Body::Check);
         let answer = match is_alone {
             true => self.leader.gather().write_alone(op).await?,
             false => self.leader.write(op).await?,
@@ -426,6 +433,12 @@ impl Replica {
         if self.stands_down.unfit.swap(is_unfit, Ordering::Relaxed) != is_unfit {
             self.stands_down.tell(&self.raft);
         }
+    }
+
+    /// The state is not that of the others (check.rs): the same, for good.
+    pub fn differs(&self) {
+        self.stands_down.differs.store(true, Ordering::Relaxed);
+        self.stands_down.tell(&self.raft);
     }
 
     /// The same until this is dropped.
