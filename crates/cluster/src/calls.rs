@@ -5,7 +5,7 @@
 //! | 1 append, 2 vote, 3 snapshot at, 4 snapshot | openraft's (raft/) | openraft's |
 //! | 5 write | an op | [`Written`] |
 //! | 6 read | nothing | [`Read`]: an index and a moment |
-//! | 7 closed | [`ClosedAt`] | nothing |
+//! | 7 closed | [`ClosedAt`] | whether the disk is short of room; formerly nothing |
 //! | 8 change | [`Change`] of members | [`Changed`] |
 //! | 9 cluster | nothing | the cluster's id, for a node that joins |
 //! | 10 digest | the index of a check | [`Digested`](crate::check::Digested) |
@@ -52,6 +52,8 @@ pub enum Asked<T> {
     NotLeading,
     /// It may have been done.
     Lost(String),
+    /// A majority's disks are short of room; nothing was done.
+    NoRoom,
 }
 
 pub type WriteQuestion = Op<Body>;

@@ -41,6 +41,7 @@ mod machine;
 mod net;
 mod node;
 mod raft;
+mod room;
 
 pub use check::{Checked, CheckedNode};
 pub use face::{

@@ -20,6 +20,9 @@ pub enum Error {
     },
     /// Nobody led within the time that a call waits, and nothing was changed.
     NoLeader,
+    /// The disks of half of the nodes or more, or of the only one, are short of room, and nothing was changed. Writes go on by
+    /// themselves when there is room again: reads, deletions of files by ends, and reclaiming do all the time.
+    NoRoom,
     /// No answer came within the time that a call waits. What was to be written may be written, or may yet be.
     Unknown(String),
     /// This node is behind, and has not caught up within the time that a call waits. Nothing was read.
@@ -62,7 +65,11 @@ impl Error {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Error::NoLeader | Error::Unknown(_) | Error::Behind | Error::Conflict { .. } => true,
+            Error::NoLeader
+            | Error::NoRoom
+            | Error::Unknown(_)
+            | Error::Behind
+            | Error::Conflict { .. } => true,
             Error::Engine(error) => error.is_retryable(),
             _ => false,
         }
@@ -81,6 +88,9 @@ impl fmt::Display for Error {
             ),
             Error::NoLeader => {
                 f.write_str("no node leads: a majority is not there, or an election goes on")
+            }
+            Error::NoRoom => {
+                f.write_str("no writes are taken: the disks of too many nodes are short of room")
             }
             Error::Unknown(why) => write!(
                 f,

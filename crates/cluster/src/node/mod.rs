@@ -44,6 +44,7 @@ use crate::face::{Answered, Batch, Container, Error, Member, Status, Token, Tran
 use crate::machine::body::{Command, Ending, Reply};
 use crate::net::{Hello, Peer};
 use crate::raft::Replica;
+use crate::room::Rooms;
 
 /// The newest format of the log that this version speaks.
 const FORMAT: u16 = 1;
@@ -65,6 +66,7 @@ pub struct Core {
     serial: AtomicU64,
     bound: Bound,
     checks: Arc<Checks>,
+    rooms: Arc<Rooms>,
     check_every: Option<Duration>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     is_closed: AtomicBool,
@@ -204,6 +206,7 @@ impl Node {
         let addr = options.advertise.clone();
         let addr = addr.unwrap_or_else(|| calls.local_addr().to_string());
         let checks = Arc::new(Checks::open(folder, clock.clone())?);
+        let rooms = Arc::new(options.rooms(folder, identity.node));
         let replica = options.replica(identity.node, clock.clone(), checks.clone());
         let opened = Replica::open(folder, replica, calls.clone()).await;
         let replica = match opened {
@@ -226,6 +229,7 @@ impl Node {
             serial: AtomicU64::new(0),
             bound: Bound::default(),
             checks,
+            rooms,
             check_every: options.check_every,
             tasks: Mutex::default(),
             is_closed: AtomicBool::new(false),
@@ -453,6 +457,7 @@ impl Node {
         let (replica, place) = (&core.replica, core.replica.place());
         let trouble = core.serves().err().map(|error| error.to_string());
         let trouble = trouble.or_else(|| replica.failure());
+        let trouble = trouble.or_else(|| core.rooms.trouble(replica.is_leading()));
         let trouble = trouble.or_else(|| replica.waits_for().map(|error| error.to_string()));
         let leader = self.leader();
         let members = self.members();
@@ -472,6 +477,7 @@ impl Node {
             is_ready: votes && leader.is_some() && trouble.is_none(),
             trouble,
             clock_behind_ms: core.clock_behind(),
+            disk_free: core.rooms.free(),
             checked: core.checks.last(),
         }
     }
@@ -565,5 +571,6 @@ fn changed(answer: Changed) -> Result<(), Error> {
         calls::Asked::Done(Err(why)) => Err(Error::Members(why)),
         calls::Asked::NotLeading => Err(Error::NoLeader),
         calls::Asked::Lost(why) => Err(Error::Unknown(why)),
+        calls::Asked::NoRoom => Err(Error::NoRoom),
     }
 }

@@ -14,6 +14,7 @@ use crate::check::Checks;
 use crate::face::Error;
 use crate::net::{Hello, Peer, Tls};
 use crate::raft::{Replica, ReplicaOptions};
+use crate::room::{self, Free, Rooms};
 
 /// Settings of a node, each with a default.
 #[derive(Clone)]
@@ -28,6 +29,9 @@ pub struct NodeOptions {
     pub(super) patience: Duration,
     pub(super) join_within: Duration,
     pub(super) check_every: Option<Duration>,
+    disk_reserve: u64,
+    /// In place of the file system's figure; for tests.
+    pub(super) free: Option<Free>,
     snapshot_rate: Option<u64>,
     memtable_bytes: Option<usize>,
     cache_bytes: Option<usize>,
@@ -56,6 +60,8 @@ impl Default for NodeOptions {
             patience: Duration::from_secs(2),
             join_within: Duration::from_secs(60),
             check_every: Some(Duration::from_secs(3_600)),
+            disk_reserve: room::RESERVE,
+            free: None,
             snapshot_rate: None,
             memtable_bytes: None,
             cache_bytes: None,
@@ -140,6 +146,15 @@ impl NodeOptions {
         self
     }
 
+    /// So many bytes of the disk are kept free: with fewer a node hands over where it leads, to one that has room, or else refuses
+    /// writes ([`Error::NoRoom`]); with half of them it takes no entries from others, who go on without it. It goes on by itself
+    /// when there is a quarter more than the mark. 0: never. Default: 64 MiB.
+    #[must_use]
+    pub fn disk_reserve(mut self, bytes: u64) -> NodeOptions {
+        self.disk_reserve = bytes;
+        self
+    }
+
     /// The most bytes a second by which a snapshot is sent to a node that is far behind. Default: no limit.
     #[must_use]
     pub fn snapshot_rate(mut self, bytes_per_second: u64) -> NodeOptions {
@@ -182,6 +197,12 @@ impl NodeOptions {
             Some(contact) => Identity::of(self.cluster_of(contact).await?),
         };
         Ok((new, false))
+    }
+
+    pub(super) fn rooms(&self, folder: &Path, id: u64) -> Rooms {
+        let free = self.free.clone();
+        let free = free.unwrap_or_else(|| room::free_of(folder.to_owned()));
+        Rooms::new(id, self.disk_reserve, free, self.clock.clone())
     }
 
     pub(super) fn replica(

@@ -28,6 +28,7 @@ use ebbtide_openraft::{
     Answer, Applied, Entry, GatherError, Leader, LogStore, Op, Reader, SnapshotData, StateOptions,
     StateStore, View,
 };
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse};
 use openraft::{BasicNode, Config, Raft, SnapshotPolicy};
 use tokio::io::AsyncRead;
 
@@ -53,6 +54,8 @@ openraft::declare_raft_types!(
 
 /// The name of the only group. There may be more later, each in a folder of its own.
 const GROUP: &str = "group-0";
+/// How long a leader waits before it sends entries again that were not taken: less than a heartbeat.
+const PUT_OFF: Duration = Duration::from_millis(30);
 
 /// How a replica is opened.
 pub struct ReplicaOptions {
@@ -415,6 +418,21 @@ impl Replica {
             calls::SNAPSHOT_AT => self.incoming.position(&body).await,
             _ => Bytes::new(),
         }
+    }
+
+    /// Answers a call of kind `APPEND`, and takes no entries, for want of room: the leader is heard, and sends them again.
+    pub async fn put_off(&self, body: Bytes) -> Bytes {
+        let hear = |mut rpc: AppendEntriesRequest<Types>| async move {
+            let (before, is_heartbeat) = (rpc.prev_log_id, rpc.entries.is_empty());
+            rpc.entries.clear();
+            let answer = self.raft.append_entries(rpc).await?;
+            if is_heartbeat || !answer.is_success() {
+                return Ok(answer);
+            }
+            tokio::time::sleep(PUT_OFF).await;
+            Ok(AppendEntriesResponse::PartialSuccess(before))
+        };
+        network::answer(body, hear).await
     }
 
     /// Takes a snapshot in.
