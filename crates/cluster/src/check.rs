@@ -270,7 +270,7 @@ fn digest(
         for item in view.range(..) {
             digest.item(&item.map_err(text)?);
             items += 1;
-            if items % LOOK == 0 && !is_wanted() {
+            if items.is_multiple_of(LOOK) && !is_wanted() {
                 return Err("the node closes, or later checks have begun".to_owned());
             }
         }

@@ -36,7 +36,7 @@ pub fn free_of(folder: PathBuf) -> Free {
     })
 }
 
-/// What a leader does.
+/// The conduct of a leader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plan {
     #[default]
