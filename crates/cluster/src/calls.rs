@@ -5,9 +5,11 @@
 //! | 1 append, 2 vote, 3 snapshot at, 4 snapshot | openraft's (raft/) | openraft's |
 //! | 5 write | an op | [`Written`] |
 //! | 6 read | nothing | [`Read`]: an index and a moment |
-//! | 7 closed | [`ClosedAt`] | nothing |
+//! | 7 closed | [`ClosedAt`] | whether the disk is short of room; formerly nothing |
 //! | 8 change | [`Change`] of members | [`Changed`] |
 //! | 9 cluster | nothing | the cluster's id, for a node that joins |
+//! | 10 digest | the index of a check | [`Digested`](crate::check::Digested) |
+//! | 11 checked | [`Checked`](crate::Checked): digests of all nodes | nothing |
 //!
 //! Invariants:
 //!
@@ -39,6 +41,8 @@ pub const READ: u8 = 6;
 pub const CLOSED: u8 = 7;
 pub const CHANGE: u8 = 8;
 pub const CLUSTER: u8 = 9;
+pub const DIGEST: u8 = 10;
+pub const CHECKED: u8 = 11;
 
 /// The answer of a node that was asked as the leader.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -48,6 +52,8 @@ pub enum Asked<T> {
     NotLeading,
     /// It may have been done.
     Lost(String),
+    /// A majority's disks are short of room; nothing was done.
+    NoRoom,
 }
 
 pub type WriteQuestion = Op<Body>;

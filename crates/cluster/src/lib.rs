@@ -34,13 +34,16 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod check;
 mod clocks;
 mod face;
 mod machine;
 mod net;
 mod node;
 mod raft;
+mod room;
 
+pub use check::{Checked, CheckedNode};
 pub use face::{
     Answered, Batch, Container, Error, Expect, Item, Member, ReadLevel, Status, Token, Transaction,
 };

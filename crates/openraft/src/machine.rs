@@ -26,6 +26,8 @@ use serde::de::DeserializeOwned;
 
 use crate::checks::{LONGEST_SECONDS, MOST_KEY_BYTES, check_item, check_name, check_ttl};
 use crate::entry::Refused;
+use crate::reader::View;
+use crate::shared::Open;
 
 /// The program's state machine. What it has decided stands in the state alone: it has no memory of its own (`&self`), and must
 /// not look at a clock, at chance, at files or at settings of its node.
@@ -153,6 +155,7 @@ enum Write {
 
 /// One entry under way: the ops that were asked see what those before them have written.
 pub struct Step<'a> {
+    open: &'a Arc<Open>,
     containers: &'a Containers,
     time_ms: u64,
     index: u64,
@@ -167,6 +170,7 @@ pub struct Step<'a> {
 
 impl<'a> Step<'a> {
     pub(crate) fn new(
+        open: &'a Arc<Open>,
         containers: &'a Containers,
         time_ms: u64,
         index: u64,
@@ -174,6 +178,7 @@ impl<'a> Step<'a> {
         before: Version,
     ) -> Step<'a> {
         Step {
+            open,
             containers,
             time_ms,
             index,
@@ -202,6 +207,21 @@ impl<'a> Step<'a> {
     #[must_use]
     pub fn has_container(&self, name: &str) -> bool {
         self.containers.contains_key(name)
+    }
+
+    /// The names of all containers, the crate's own among them, in their order.
+    #[must_use]
+    pub fn containers(&self) -> Vec<String> {
+        let names = self.containers.keys().map(|name| name.to_string());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
+    /// The state before this entry, judged at its time: for reads that outlive the entry, and decide nothing in the log. It is the
+    /// same on all replicas, but for what it costs; a later change of settings may end it.
+    pub fn view(&self) -> View {
+        View::of(self.open, self.time_ms)
     }
 
     /// The version of the last write of this entry so far, the same on all replicas; before its first, that of the last write

@@ -138,15 +138,10 @@ impl<C: RaftTypeConfig> Reader<C> {
         let open = self.shared.open();
         loop {
             let at_ms = at_ms.max(millis(open.db.now()));
-            let at = UNIX_EPOCH + Duration::from_millis(at_ms);
-            let snapshot = open.db.snapshot_at(at);
+            let view = View::of(&open, at_ms);
             // It is of a later moment where time has moved past this one before it was taken.
             if millis(open.db.now()) <= at_ms {
-                return View {
-                    snapshot,
-                    at_ms,
-                    _open: open,
-                };
+                return view;
             }
         }
     }
@@ -227,6 +222,18 @@ pub struct View {
     /// The moment, in milliseconds since 1970.
     pub at_ms: u64,
     _open: Arc<Open>,
+}
+
+impl View {
+    /// At this moment, or at the state's time if that is later.
+    pub(crate) fn of(open: &Arc<Open>, at_ms: u64) -> View {
+        let at = UNIX_EPOCH + Duration::from_millis(at_ms);
+        View {
+            snapshot: open.db.snapshot_at(at),
+            at_ms,
+            _open: open.clone(),
+        }
+    }
 }
 
 impl Deref for View {

@@ -201,7 +201,7 @@ where
         &self,
         next: &Facts<C::NodeId>,
         entry: &C::Entry,
-        open: &Open,
+        open: &Arc<Open>,
     ) -> Result<Tried<M::Answer>, Error> {
         let EntryPayload::Normal(Entry { ops, .. }) = &entry.payload else {
             return Ok(Tried {
@@ -212,7 +212,8 @@ where
         };
         let (index, is_alone) = (entry.log_id.index, ops.len() == 1);
         let containers = open.containers();
-        let mut step = Step::new(&containers, next.time_ms, index, is_alone, self.version);
+        let (time_ms, before) = (next.time_ms, self.version);
+        let mut step = Step::new(open, &containers, time_ms, index, is_alone, before);
         let mut answers = Vec::with_capacity(ops.len());
         for op in ops {
             answers.push(self.answer(op, next.time_ms, index, &mut step)?);
@@ -278,7 +279,7 @@ where
         next: &Facts<C::NodeId>,
         membership: Option<&StoredMembership<C::NodeId, C::Node>>,
         entry: &C::Entry,
-        open: &Open,
+        open: &Arc<Open>,
     ) -> Result<Done<M::Answer>, Error> {
         let facts = &open.containers()[FACTS];
         let mut tried = self.attempt(next, entry, open)?;

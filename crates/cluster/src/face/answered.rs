@@ -6,6 +6,7 @@ use bytes::Bytes;
 use ebbtide::Version;
 use serde::{Deserialize, Serialize};
 
+use crate::check::Checked;
 use crate::machine::body::{Held, millis, moment};
 
 /// A place in the history of a cluster, in every answer. Given to a later call ([`Container::since`](crate::Container::since)), of
@@ -169,9 +170,14 @@ pub struct Status {
     pub purged: u64,
     /// It is a member that votes, some node leads, and nothing holds up what it applies.
     pub is_ready: bool,
-    /// The reason why it waits or has stopped, if it does.
+    /// The reason why it waits, takes no writes for want of room, or has stopped, if it does.
     pub trouble: Option<String>,
     /// By how much the median of the members' clocks is ahead of its own, in milliseconds, where three or more are heard. Beyond
     /// half a second it does not lead.
     pub clock_behind_ms: Option<i64>,
+    /// Free bytes of its disk, where they can be told.
+    pub disk_free: Option<u64>,
+    /// The last comparison of all states that this node has heard of since it was opened ([`Node::check`](crate::Node::check)).
+    /// Where states differ and none is the majority's, no node stops, and this alone tells it.
+    pub checked: Option<Checked>,
 }

@@ -20,6 +20,9 @@ pub enum Error {
     },
     /// Nobody led within the time that a call waits, and nothing was changed.
     NoLeader,
+    /// The disks of half of the nodes or more, or of the only one, are short of room, and nothing was changed. Writes go on by
+    /// themselves when there is room again: reads, deletions of files by ends, and reclaiming do all the time.
+    NoRoom,
     /// No answer came within the time that a call waits. What was to be written may be written, or may yet be.
     Unknown(String),
     /// This node is behind, and has not caught up within the time that a call waits. Nothing was read.
@@ -34,6 +37,14 @@ pub enum Error {
     Storage(String),
     /// The network's, where a node is opened.
     Io(std::io::Error),
+    /// This node's state differs from the majority's, which a check has found ([`Node::check`](crate::Node::check)). The node has
+    /// stopped for good; its folder stays. Remove it from the cluster, and let a new folder join.
+    Differs {
+        /// The node's id.
+        node: u64,
+        /// The index of the entry of the check.
+        index: u64,
+    },
     /// The node is closed.
     Closed,
 }
@@ -54,7 +65,11 @@ impl Error {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Error::NoLeader | Error::Unknown(_) | Error::Behind | Error::Conflict { .. } => true,
+            Error::NoLeader
+            | Error::NoRoom
+            | Error::Unknown(_)
+            | Error::Behind
+            | Error::Conflict { .. } => true,
             Error::Engine(error) => error.is_retryable(),
             _ => false,
         }
@@ -74,6 +89,9 @@ impl fmt::Display for Error {
             Error::NoLeader => {
                 f.write_str("no node leads: a majority is not there, or an election goes on")
             }
+            Error::NoRoom => {
+                f.write_str("no writes are taken: the disks of too many nodes are short of room")
+            }
             Error::Unknown(why) => write!(
                 f,
                 "there is no answer, and the write may have been done: {why}"
@@ -84,6 +102,10 @@ impl fmt::Display for Error {
             Error::Engine(error) => error.fmt(f),
             Error::Storage(why) => write!(f, "the node has stopped: {why}"),
             Error::Io(error) => error.fmt(f),
+            Error::Differs { node, index } => write!(
+                f,
+                "the state of node {node} differs from the majority's, by the check at entry {index}: remove the node, and let a new folder join"
+            ),
             Error::Closed => f.write_str("the node is closed"),
         }
     }

@@ -5,6 +5,7 @@
 //! Batch        [(container, key, act)]                    all or nothing
 //! Transaction  read set, [(container, key, act)]          nothing, where what was read is not what stands there now
 //! Command      container, what                            alone in an entry: ranges, default ttls, containers
+//! Check                                                   alone in an entry: each replica digests its state, and writes nothing
 //! ```
 //!
 //! Invariants:
@@ -26,6 +27,7 @@ pub enum Body {
     Batch(Vec<Write>),
     Transaction { reads: ReadSet, writes: Vec<Write> },
     Command { container: String, what: Command },
+    Check,
 }
 
 /// One item's part of an op.

@@ -1,10 +1,13 @@
 //! The state machine of a cluster: what an op does is decided here, on every replica alike.
 //!
 //! Invariant: an answer is a function of the state and the entry. Conditions are judged by what stands in the state at the entry's
-//! time and by the ops before it in the same entry, whose writes have no version that a client knows.
+//! time and by the ops before it in the same entry, whose writes have no version that a client knows. A check digests the state
+//! beside apply, which neither waits for it nor answers by it.
 
 pub mod body;
 pub mod digest;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use ebbtide::{ContainerOptions, Ttl};
@@ -14,12 +17,15 @@ use self::body::{
     Act, Body, Command, Held, KeyRead, RangeRead, ReadSet, Reply, When, Write, millis,
 };
 use self::digest::Digest;
+use crate::check::Checks;
 
 /// The most items that a transaction reads, all its reads together.
 pub const MOST_READ: usize = 10_000;
 
 /// See the file's head.
-pub struct Containers;
+pub struct Containers {
+    pub checks: Arc<Checks>,
+}
 
 impl Machine for Containers {
     type Op = Body;
@@ -40,8 +46,22 @@ impl Machine for Containers {
                 all(writes, step)
             }
             Body::Command { container, what } => command(container, what, step),
+            Body::Check => check(&self.checks, step),
         }
     }
+}
+
+fn check(checks: &Checks, step: &mut Step<'_>) -> Result<Reply, StepError> {
+    if step.commands().is_none() {
+        return Err(StepError::refuse("it is to be alone in its entry"));
+    }
+    let mut defaults = vec![];
+    for name in step.containers() {
+        let default = step.default_ttl(&name)?;
+        defaults.push((name, default));
+    }
+    checks.begin(step.index(), step.view(), defaults);
+    Ok(done(step))
 }
 
 fn one(write: &Write, step: &mut Step<'_>) -> Result<Reply, StepError> {

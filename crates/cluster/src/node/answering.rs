@@ -41,9 +41,21 @@ impl Handler for Answering {
                 if let Ok(closed) = calls::decode::<ClosedAt>(&body) {
                     core.heard_closed(closed);
                 }
+                calls::encode(&core.rooms.is_short())
+            }
+            calls::DIGEST => match calls::decode::<u64>(&body) {
+                Ok(index) => calls::encode(&core.checks.found(index)),
+                Err(_) => Bytes::new(),
+            },
+            calls::CHECKED => {
+                if let Ok(checked) = calls::decode(&body) {
+                    core.heard_checked(checked);
+                }
                 Bytes::new()
             }
             calls::CHANGE => calls::encode(&core.changed(from.node, &body).await),
+            // openraft would take an append that fails for the node's end.
+            calls::APPEND if core.rooms.is_out() => core.replica.put_off(body).await,
             _ => core.replica.call(kind, body).await,
         }
     }
@@ -58,6 +70,9 @@ impl Handler for Answering {
         match self.0.upgrade() {
             Some(core) if from.cluster == core.identity.cluster && kind == calls::SNAPSHOT => {
                 core.calls.heard(&from);
+                if core.rooms.is_short() {
+                    return Bytes::new();
+                }
                 core.replica.take_snapshot(head, body).await
             }
             _ => Bytes::new(),

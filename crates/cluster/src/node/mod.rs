@@ -13,6 +13,7 @@
 //! 2. Each op has an id that no other has, drawn once, however often it is sent.
 
 mod answering;
+mod checking;
 mod identity;
 mod options;
 mod reads;
@@ -37,11 +38,13 @@ pub use self::options::NodeOptions;
 use self::identity::Identity;
 use self::reads::Bound;
 use crate::calls::{self, Calls, Change, Changed};
+use crate::check::Checks;
 use crate::clocks::Vetted;
 use crate::face::{Answered, Batch, Container, Error, Member, Status, Token, Transaction};
 use crate::machine::body::{Command, Ending, Reply};
 use crate::net::{Hello, Peer};
 use crate::raft::Replica;
+use crate::room::Rooms;
 
 /// The newest format of the log that this version speaks.
 const FORMAT: u16 = 1;
@@ -62,6 +65,9 @@ pub struct Core {
     client: u128,
     serial: AtomicU64,
     bound: Bound,
+    checks: Arc<Checks>,
+    rooms: Arc<Rooms>,
+    check_every: Option<Duration>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     is_closed: AtomicBool,
 }
@@ -106,6 +112,7 @@ impl Core {
     }
 
     async fn shut(&self) -> Result<(), Error> {
+        self.checks.close();
         self.calls.shutdown().await;
         self.replica.close().await
     }
@@ -198,7 +205,9 @@ impl Node {
         }
         let addr = options.advertise.clone();
         let addr = addr.unwrap_or_else(|| calls.local_addr().to_string());
-        let replica = options.replica(identity.node, clock.clone());
+        let checks = Arc::new(Checks::open(folder, clock.clone())?);
+        let rooms = Arc::new(options.rooms(folder, identity.node));
+        let replica = options.replica(identity.node, clock.clone(), checks.clone());
         let opened = Replica::open(folder, replica, calls.clone()).await;
         let replica = match opened {
             Ok(replica) => replica,
@@ -219,9 +228,15 @@ impl Node {
             client: u128::from(draw()) << 64 | u128::from(draw()),
             serial: AtomicU64::new(0),
             bound: Bound::default(),
+            checks,
+            rooms,
+            check_every: options.check_every,
             tasks: Mutex::default(),
             is_closed: AtomicBool::new(false),
         });
+        if core.checks.differs().is_some() {
+            core.replica.differs();
+        }
         core.calls.serve(Arc::new(answering::Answering::of(&core)));
         let node = Node {
             shared: Arc::new(Shared(core)),
@@ -440,7 +455,9 @@ impl Node {
     pub fn status(&self) -> Status {
         let core = &self.shared.0;
         let (replica, place) = (&core.replica, core.replica.place());
-        let trouble = replica.failure();
+        let trouble = core.serves().err().map(|error| error.to_string());
+        let trouble = trouble.or_else(|| replica.failure());
+        let trouble = trouble.or_else(|| core.rooms.trouble(replica.is_leading()));
         let trouble = trouble.or_else(|| replica.waits_for().map(|error| error.to_string()));
         let leader = self.leader();
         let members = self.members();
@@ -460,6 +477,8 @@ impl Node {
             is_ready: votes && leader.is_some() && trouble.is_none(),
             trouble,
             clock_behind_ms: core.clock_behind(),
+            disk_free: core.rooms.free(),
+            checked: core.checks.last(),
         }
     }
 
@@ -558,5 +577,6 @@ fn changed(answer: Changed) -> Result<(), Error> {
         calls::Asked::Done(Err(why)) => Err(Error::Members(why)),
         calls::Asked::NotLeading => Err(Error::NoLeader),
         calls::Asked::Lost(why) => Err(Error::Unknown(why)),
+        calls::Asked::NoRoom => Err(Error::NoRoom),
     }
 }

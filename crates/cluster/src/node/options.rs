@@ -10,9 +10,11 @@ use ebbtide::{Clock, Options, SystemClock};
 use super::identity::Identity;
 use super::{FORMAT, Node, draw};
 use crate::calls::{self, Calls};
+use crate::check::Checks;
 use crate::face::Error;
 use crate::net::{Hello, Peer, Tls};
 use crate::raft::{Replica, ReplicaOptions};
+use crate::room::{self, Free, Rooms};
 
 /// Settings of a node, each with a default.
 #[derive(Clone)]
@@ -26,6 +28,10 @@ pub struct NodeOptions {
     heartbeat: Duration,
     pub(super) patience: Duration,
     pub(super) join_within: Duration,
+    pub(super) check_every: Option<Duration>,
+    disk_reserve: u64,
+    /// In place of the file system's figure; for tests.
+    pub(super) free: Option<Free>,
     snapshot_rate: Option<u64>,
     memtable_bytes: Option<usize>,
     cache_bytes: Option<usize>,
@@ -53,6 +59,9 @@ impl Default for NodeOptions {
             heartbeat: Duration::from_millis(100),
             patience: Duration::from_secs(2),
             join_within: Duration::from_secs(60),
+            check_every: Some(Duration::from_secs(3_600)),
+            disk_reserve: room::RESERVE,
+            free: None,
             snapshot_rate: None,
             memtable_bytes: None,
             cache_bytes: None,
@@ -129,6 +138,23 @@ impl NodeOptions {
         self
     }
 
+    /// How often the leader compares the states of all nodes by itself ([`Node::check`]), by its uptime since the last time;
+    /// `None`: never. Each time every node reads all that it has. Default: 1 h.
+    #[must_use]
+    pub fn check_every(mut self, every: impl Into<Option<Duration>>) -> NodeOptions {
+        self.check_every = every.into();
+        self
+    }
+
+    /// So many bytes of the disk are kept free: with fewer a node hands over where it leads, to one that has room, or else refuses
+    /// writes ([`Error::NoRoom`]); with half of them it takes no entries from others, who go on without it. It goes on by itself
+    /// when there is a quarter more than the mark. 0: never. Default: 64 MiB.
+    #[must_use]
+    pub fn disk_reserve(mut self, bytes: u64) -> NodeOptions {
+        self.disk_reserve = bytes;
+        self
+    }
+
     /// The most bytes a second by which a snapshot is sent to a node that is far behind. Default: no limit.
     #[must_use]
     pub fn snapshot_rate(mut self, bytes_per_second: u64) -> NodeOptions {
@@ -173,7 +199,18 @@ impl NodeOptions {
         Ok((new, false))
     }
 
-    pub(super) fn replica(&self, id: u64, clock: Arc<dyn Clock>) -> ReplicaOptions {
+    pub(super) fn rooms(&self, folder: &Path, id: u64) -> Rooms {
+        let free = self.free.clone();
+        let free = free.unwrap_or_else(|| room::free_of(folder.to_owned()));
+        Rooms::new(id, self.disk_reserve, free, self.clock.clone())
+    }
+
+    pub(super) fn replica(
+        &self,
+        id: u64,
+        clock: Arc<dyn Clock>,
+        checks: Arc<Checks>,
+    ) -> ReplicaOptions {
         // The log's database takes no more memory than the state's.
         let sized = |mut options: Options| {
             if let Some(bytes) = self.memtable_bytes {
@@ -193,6 +230,7 @@ impl NodeOptions {
             clock,
             heartbeat: self.heartbeat,
             snapshot_rate: self.snapshot_rate,
+            checks,
         }
     }
 

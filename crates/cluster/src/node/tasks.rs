@@ -5,6 +5,8 @@
 //! | telling | 50 ms | as the leader: tells the others which moment is closed, for their bounded reads |
 //! | ticking | eighth of `reclaim_within`, 1 s to 5 min | as the leader, where nobody has written since and items will end: moves time (I5) |
 //! | purging | the same; by bytes each second | has the state synced and entries of the log go (I6) |
+//! | checking | looks each second | as the leader, where none was for `check_every`: compares all states (check.rs) |
+//! | looking | 100 ms | reads the free space; as the leader: hands over or refuses writes where room is short (room.rs) |
 //! | vetting | 250 ms | does not lead while the clock is off the majority's (clocks.rs) |
 //!
 //! Invariant: a task holds the node for a round, and not between rounds.
@@ -22,8 +24,10 @@ use crate::calls::{self, ClosedAt};
 use crate::clocks::SKEW_MS;
 use crate::net::Peer;
 use crate::raft::Purger;
+use crate::room::Plan;
 
 const TELL: Duration = Duration::from_millis(50);
+const ROOM: Duration = Duration::from_millis(100);
 const VET: Duration = Duration::from_millis(250);
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -35,6 +39,8 @@ pub(super) fn start(core: &Arc<Core>) {
         tokio::spawn(telling(weak.clone())),
         tokio::spawn(ticking(weak.clone(), round)),
         tokio::spawn(purging(weak.clone(), round)),
+        tokio::spawn(checking(weak.clone())),
+        tokio::spawn(looking(weak.clone())),
         tokio::spawn(vetting(weak)),
     ];
     core.tasks().extend(started);
@@ -72,13 +78,18 @@ async fn telling(core: Weak<Core>) {
             if member.id == core.identity.node || under_way.get(&member.id).is_some_and(is_busy) {
                 continue;
             }
-            let (calls, closed) = (core.calls.clone(), closed.clone());
+            let (calls, rooms) = (core.calls.clone(), core.rooms.clone());
+            let closed = closed.clone();
             let peer = Peer {
                 node: member.id,
                 addr: member.addr,
             };
             let telling = tokio::spawn(async move {
-                let _ = calls.ask(&peer, calls::CLOSED, closed, 10 * TELL).await;
+                let told = calls.ask(&peer, calls::CLOSED, closed, 10 * TELL).await;
+                // A node of an earlier version says nothing.
+                if let Some(is_short) = told.ok().and_then(|told| calls::decode(&told).ok()) {
+                    rooms.heard(peer.node, is_short);
+                }
             });
             under_way.insert(member.id, telling);
         }
@@ -119,6 +130,38 @@ async fn purging(core: Weak<Core>, every: Duration) {
         Some(())
     };
     each(look, round).await;
+}
+
+async fn checking(core: Weak<Core>) {
+    let round = async move || {
+        let core = core.upgrade()?;
+        let every = core.check_every?;
+        if core.replica.is_leading() && core.checks.is_due(every) {
+            // If it fails it is due again.
+            let _ = core.check().await;
+        }
+        Some(())
+    };
+    each(LOOK, round).await;
+}
+
+async fn looking(core: Weak<Core>) {
+    let round = async move || {
+        let core = core.upgrade()?;
+        let rooms = core.rooms.clone();
+        let _ = tokio::task::spawn_blocking(move || rooms.look()).await;
+        if core.replica.is_leading() {
+            let members = core.replica.members().into_iter();
+            let voters = members.filter(|member| member.votes);
+            let voters: Vec<u64> = voters.map(|member| member.id).collect();
+            if let Plan::HandOver(to) = core.rooms.decide(&voters) {
+                core.rooms.hands_over();
+                let _ = core.hand_over(to).await;
+            }
+        }
+        Some(())
+    };
+    each(ROOM, round).await;
 }
 
 async fn vetting(core: Weak<Core>) {

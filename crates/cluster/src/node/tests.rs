@@ -1,4 +1,5 @@
-//! Goal: an op that is sent again is done once, and answered as it was; commands of other versions and strangers change nothing.
+//! Goal: an op that is sent again is done once, and answered as it was; commands of other versions and strangers change nothing; and
+//! a node whose disk is short of room takes no writes until there is some.
 
 use bytes::Bytes;
 use ebbtide::ManualClock;
@@ -7,6 +8,7 @@ use super::*;
 use crate::calls::{Asked, Written};
 use crate::machine::body::{Act, Body, Life, When, Write};
 use crate::net::{From, Handler};
+use crate::room::Plan;
 
 const START: u64 = 1_800_000_000_000;
 
@@ -96,4 +98,123 @@ async fn what_strangers_ask_and_what_cannot_be_decoded_changes_nothing() {
     assert!(matches!(done(written).outcome, Ok(Reply::Done { .. })));
     assert!(node.status().is_ready);
     node.close().await.unwrap();
+}
+
+/// A node whose disk has as many free bytes as the test says, of which it keeps 1 000.
+async fn with_disk(folder: &Path, free: &Arc<AtomicU64>, first: Option<&Node>) -> Node {
+    let read = free.clone();
+    let mut options = Node::options()
+        .clock(ManualClock::new(START))
+        .patience(Duration::from_secs(20))
+        .disk_reserve(1_000);
+    options.free = Some(Arc::new(move || Some(read.load(Ordering::Relaxed))));
+    if let Some(first) = first {
+        options = options.join(first.addr());
+    }
+    options.open(folder).await.unwrap()
+}
+
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..4_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("it did not come: {what}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_alone_refuses_writes_while_its_disk_is_short_and_goes_on_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let free = Arc::new(AtomicU64::new(5_000));
+    let node = with_disk(folder.path(), &free, None).await;
+    let c = node.create_container("c").await.unwrap();
+    c.put("k", "v").await.unwrap();
+    free.store(999, Ordering::Relaxed);
+    until("it is in trouble", || node.status().trouble.is_some()).await;
+    let core = &node.shared.0;
+    until("it refuses", || core.rooms.plan() == Plan::Refuse).await;
+    let refused = c.put("k", "w").await.unwrap_err();
+    assert!(matches!(refused, Error::NoRoom) && refused.is_retryable());
+    let status = node.status();
+    assert!(!status.is_ready && status.disk_free == Some(999));
+    // Reads go on, and time does.
+    core.replica.tick().await.unwrap();
+    assert_eq!(c.get("k").await.unwrap().value.unwrap(), "v");
+    free.store(1_250, Ordering::Relaxed);
+    until("it goes on", || core.rooms.plan() == Plan::Write).await;
+    c.put("k", "w").await.unwrap();
+    assert!(node.status().is_ready);
+    node.close().await.unwrap();
+}
+
+/// Three nodes, whose disks have room.
+async fn three() -> (tempfile::TempDir, Vec<Arc<AtomicU64>>, Vec<Node>) {
+    let folder = tempfile::tempdir().unwrap();
+    let disks: Vec<_> = (0..3).map(|_| Arc::new(AtomicU64::new(5_000))).collect();
+    let mut nodes: Vec<Node> = vec![];
+    for (at, disk) in disks.iter().enumerate() {
+        let path = folder.path().join(at.to_string());
+        let node = with_disk(&path, disk, nodes.first()).await;
+        nodes.push(node);
+    }
+    (folder, disks, nodes)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_short_hands_over_and_a_majority_that_is_short_refuses() {
+    let (_folder, disks, nodes) = three().await;
+    let c = nodes[0].create_container("c").await.unwrap();
+    let leading = |nodes: &[Node]| {
+        let leads = |node: &Node| node.shared.0.replica.is_leading();
+        nodes.iter().position(leads)
+    };
+    until("one leads", || leading(&nodes).is_some()).await;
+    let first = leading(&nodes).unwrap();
+    // It takes entries still: the put is on its disk, too.
+    disks[first].store(999, Ordering::Relaxed);
+    until("another one leads", || {
+        leading(&nodes).is_some_and(|leader| leader != first)
+    })
+    .await;
+    let put = c.put("k", "v").await.unwrap();
+    until("it has the put", || {
+        nodes[first].status().applied >= put.token
+    })
+    .await;
+    assert!(nodes[first].status().trouble.unwrap().contains("short"));
+
+    // With next to nothing it takes none, and stays a member that hears its leader.
+    disks[first].store(499, Ordering::Relaxed);
+    let rooms = &nodes[first].shared.0.rooms;
+    until("it is out of room", || rooms.is_out()).await;
+    let behind = nodes[first].status().applied.index;
+    for n in 0..20 {
+        c.put(format!("{n}"), "v").await.unwrap();
+    }
+    assert!(nodes[first].status().applied.index <= behind + 1);
+
+    let leader = leading(&nodes).unwrap();
+    let third = 3 - first - leader;
+    disks[third].store(999, Ordering::Relaxed);
+    let refuses = || {
+        let leader = leading(&nodes).map(|leader| nodes[leader].shared.0.rooms.plan());
+        leader == Some(Plan::Refuse)
+    };
+    until("a majority is short", refuses).await;
+    assert!(matches!(c.put("k", "w").await, Err(Error::NoRoom)));
+    for disk in &disks {
+        disk.store(5_000, Ordering::Relaxed);
+    }
+    until("all have room", || !refuses()).await;
+    let last = c.put("k", "w").await.unwrap();
+    until("all are the same again", || {
+        let is_there = |node: &Node| node.status().applied >= last.token;
+        nodes.iter().all(is_there)
+    })
+    .await;
+    for node in &nodes {
+        node.close().await.unwrap();
+    }
 }

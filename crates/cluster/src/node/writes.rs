@@ -15,6 +15,7 @@ use crate::calls::{self, Asked, Change, Changed, WriteQuestion, Written};
 use crate::face::{Answered, Error, Token, Transaction};
 use crate::machine::body::{Body, Command, Reply};
 use crate::raft::Stop;
+use crate::room::Plan;
 
 /// The longest op: it goes in one message with others.
 const MOST_OP_BYTES: usize = 4 << 20;
@@ -70,6 +71,7 @@ impl Core {
                 Asked::Done(done) => return Ok(done),
                 Asked::NotLeading => {}
                 Asked::Lost(why) => lost = Some(why),
+                Asked::NoRoom => return Err(lost.map_or(Error::NoRoom, Error::Unknown)),
             }
             self.replica.change(PAUSE.min(left)).await;
         }
@@ -77,6 +79,7 @@ impl Core {
 
     /// Does an op, once.
     pub async fn write(&self, body: Body) -> Result<Answered<Reply>, Error> {
+        self.serves()?;
         let op = self.op(body);
         let question = calls::encode(&op);
         if question.len() > MOST_OP_BYTES {
@@ -115,6 +118,13 @@ impl Core {
 
     /// Does an op as the leader.
     pub(super) async fn write_here(&self, op: WriteQuestion) -> Written {
+        if self.replica.is_leading() {
+            match self.rooms.plan() {
+                Plan::Write => {}
+                Plan::HandOver(_) => return Asked::NotLeading,
+                Plan::Refuse => return Asked::NoRoom,
+            }
+        }
         self.replica.write(op).await.into()
     }
 
@@ -178,7 +188,7 @@ impl Core {
     }
 
     /// Lets another node lead: this one falls silent until nobody takes it for the leader, and that one becomes a candidate.
-    async fn hand_over(&self, to: u64) -> Result<(), String> {
+    pub(super) async fn hand_over(&self, to: u64) -> Result<(), String> {
         if to == self.identity.node {
             return Ok(());
         }

@@ -28,6 +28,7 @@ use ebbtide_openraft::{
     Answer, Applied, Entry, GatherError, Leader, LogStore, Op, Reader, SnapshotData, StateOptions,
     StateStore, View,
 };
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse};
 use openraft::{BasicNode, Config, Raft, SnapshotPolicy};
 use tokio::io::AsyncRead;
 
@@ -36,6 +37,7 @@ use self::members::Members;
 use self::network::Wires;
 use self::snapshots::Incoming;
 use crate::calls::{self, Calls};
+use crate::check::Checks;
 use crate::face::{Error, Member};
 use crate::machine::Containers;
 use crate::machine::body::{Body, Reply};
@@ -52,6 +54,8 @@ openraft::declare_raft_types!(
 
 /// The name of the only group. There may be more later, each in a folder of its own.
 const GROUP: &str = "group-0";
+/// How long a leader waits before it sends entries again that were not taken: less than a heartbeat.
+const PUT_OFF: Duration = Duration::from_millis(30);
 
 /// How a replica is opened.
 pub struct ReplicaOptions {
@@ -62,6 +66,7 @@ pub struct ReplicaOptions {
     pub clock: Arc<dyn Clock>,
     pub heartbeat: Duration,
     pub snapshot_rate: Option<u64>,
+    pub checks: Arc<Checks>,
 }
 
 /// Why a write or a read has no answer from this node.
@@ -103,12 +108,14 @@ pub struct Replica {
 #[derive(Default)]
 struct StandsDown {
     unfit: AtomicBool,
+    differs: AtomicBool,
     handing_over: AtomicBool,
 }
 
 impl StandsDown {
     fn is_down(&self) -> bool {
-        self.unfit.load(Ordering::Relaxed) || self.handing_over.load(Ordering::Relaxed)
+        let causes = [&self.unfit, &self.differs, &self.handing_over];
+        causes.iter().any(|cause| cause.load(Ordering::Relaxed))
     }
 
     fn tell(&self, raft: &Raft<Types>) {
@@ -209,10 +216,13 @@ impl Replica {
             // Each stream is capped by the network.
             snapshot_rate: u64::MAX,
         };
+        let machine = Containers {
+            checks: options.checks,
+        };
         let (log_path, state_path) = (folder.join("log"), folder.join(GROUP));
         let opened = tokio::task::spawn_blocking(move || {
             let log = options.log.open(log_path)?;
-            let state = StateStore::<Types, _>::open(state_path, Containers, state);
+            let state = StateStore::<Types, _>::open(state_path, machine, state);
             let state = state.map_err(|e| Error::Storage(e.to_string()))?;
             let store = LogStore::new(&log, GROUP)?.behind(state.durable());
             Ok::<_, Error>((log, store, state))
@@ -304,7 +314,7 @@ impl Replica {
         if self.is_down() {
             return Err(Stop::NotLeading);
         }
-        let is_alone = matches!(op.body, Body::Command { .. });
+        let is_alone = matches!(op.body, Body::Command { .. } | Body::Check);
         let answer = match is_alone {
             true => self.leader.gather().write_alone(op).await?,
             false => self.leader.write(op).await?,
@@ -423,6 +433,21 @@ impl Replica {
         }
     }
 
+    /// Answers a call of kind `APPEND`, and takes no entries, for want of room: the leader is heard, and sends them again.
+    pub async fn put_off(&self, body: Bytes) -> Bytes {
+        let hear = |mut rpc: AppendEntriesRequest<Types>| async move {
+            let (before, is_heartbeat) = (rpc.prev_log_id, rpc.entries.is_empty());
+            rpc.entries.clear();
+            let answer = self.raft.append_entries(rpc).await?;
+            if is_heartbeat || !answer.is_success() {
+                return Ok(answer);
+            }
+            tokio::time::sleep(PUT_OFF).await;
+            Ok(AppendEntriesResponse::PartialSuccess(before))
+        };
+        network::answer(body, hear).await
+    }
+
     /// Takes a snapshot in.
     pub async fn take_snapshot(&self, head: Bytes, body: impl AsyncRead + Unpin + Send) -> Bytes {
         self.incoming.take(head, body).await
@@ -439,6 +464,12 @@ impl Replica {
         if self.stands_down.unfit.swap(is_unfit, Ordering::Relaxed) != is_unfit {
             self.stands_down.tell(&self.raft);
         }
+    }
+
+    /// The state is not that of the others (check.rs): the same, for good.
+    pub fn differs(&self) {
+        self.stands_down.differs.store(true, Ordering::Relaxed);
+        self.stands_down.tell(&self.raft);
     }
 
     /// The same until this is dropped.
