@@ -4,7 +4,7 @@ use bytes::BytesMut;
 
 use super::frame::{Frame, HEAD_BYTES, decode};
 
-/// What arrives on a connection, behind a byte that says in which steps, and whether checksums are put right, so that more than
+/// Bytes on a connection, behind a byte that says in which steps, and whether checksums are put right, so that more than
 /// the checksum is tried. However it arrives the frames are the same; one that is read writes the same bytes again.
 pub fn cluster_frame(data: &[u8]) {
     let Some((&choices, bytes)) = data.split_first() else {

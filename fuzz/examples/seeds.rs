@@ -332,7 +332,7 @@ fn backup(ledger: &str) -> String {
     )
 }
 
-/// What arrives on connections of nodes, behind the choices: as it is and in one piece; put right, and in steps of 3 and of 64.
+/// Bytes on connections of nodes, behind the choices: as it is and in one piece; put right, and in steps of 3 and of 64.
 fn cluster_frames() -> [Vec<u8>; 4] {
     let frame = |what, body: &[u8]| {
         let frame = net::Frame {

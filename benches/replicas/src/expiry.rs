@@ -1,4 +1,4 @@
-//! What it costs that items end: puts in the minute in which many do, beside the minute before.
+//! The cost of items that end: puts in the minute in which many do, beside the minute before.
 //!
 //! ```text
 //! fill ── quiet ── window without ends, puts ── window in which all end, puts

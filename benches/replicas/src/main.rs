@@ -53,7 +53,7 @@ pub struct Arguments {
     etcd: PathBuf,
     #[arg(long, default_value = "redis-server")]
     redis: PathBuf,
-    /// Which systems take part.
+    /// The systems that take part.
     #[arg(long, value_delimiter = ',', default_value = "ebbtide,etcd,redis")]
     systems: Vec<String>,
     #[arg(long, default_value_t = 5)]

@@ -17,7 +17,7 @@ const LEVELS: [ReadLevel; 3] = [
     ReadLevel::Local,
 ];
 
-/// What each node and level says of an item that ends then: there before, gone from then on. Returns the latest moment.
+/// Asks each node at each level for an item that ends then: there before, gone from then on. Returns the latest moment.
 async fn all_agree(nodes: &[Node], key: &str, end: u64, since: Token) -> u64 {
     let mut latest = 0;
     for node in nodes {

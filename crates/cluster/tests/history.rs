@@ -224,7 +224,7 @@ async fn three_nodes_answer_as_one() {
                 let mut events = vec![];
                 for n in 0..STEPS {
                     let name = format!("{task}-{n}");
-                    // What has no answer may be done or not, and is not placed: none may fail.
+                    // A write without an answer may be done or not, and is not placed: none may fail.
                     events.push(step(&node, &mut random, &order, &name).await.unwrap());
                 }
                 events

@@ -153,7 +153,7 @@ impl LogTime {
         // Not where the one before had got: what it has answered lies before this time, and what it has drawn besides may be of a
         // clock that was wrong.
         (state.last_ms, state.until_ms) = (time_ms, until_ms);
-        // What was dropped has an outcome, or is in the log before this leadership.
+        // A dropped ticket has an outcome, or is in the log before this leadership.
         state.open.retain(|_, ticket| ticket.is_held);
         // They are of the leadership before, and find that out.
         let before = std::mem::take(&mut state.waiting);

@@ -231,7 +231,7 @@ impl<'a> Step<'a> {
         Version::from_u64(self.before.as_u64() + self.writes.len() as u64)
     }
 
-    /// What ends items that have no ttl of their own.
+    /// The default ttl, by which items without one of their own end.
     ///
     /// # Errors
     /// As of [`Step::get`].

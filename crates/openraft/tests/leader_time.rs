@@ -122,7 +122,7 @@ fn the_end_of_a_leadership_ends_what_waits_for_a_write_that_was_given_up() {
     });
 }
 
-/// What was dropped under the leadership before neither clears nor holds up the next one.
+/// A ticket that was dropped under the leadership before neither clears nor holds up the next one.
 #[test]
 fn a_ticket_that_was_dropped_under_an_earlier_leadership_counts_for_nothing() {
     check(|| {

@@ -222,7 +222,7 @@ pub(super) fn millis(within: Duration) -> u32 {
     u32::try_from(within.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// What an answer says, if it is of the right node of the right cluster.
+/// The content of an answer, if it is of the right node of the right cluster.
 pub(super) fn judge(cluster: u128, to: &Peer, frame: Frame) -> Result<(From, Bytes), NetError> {
     let refused = |text: String| Err(NetError::Refused(text));
     if frame.what == What::Refused {

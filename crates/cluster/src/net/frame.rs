@@ -35,7 +35,7 @@ const WHOLE_HEAD_AT: usize = HEAD_BYTES - 4;
 /// A shorter body is copied out, lest it keep the buffer that it arrived in.
 const COPIED: usize = 16 << 10;
 
-/// What a frame is.
+/// The kinds of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum What {
@@ -104,7 +104,7 @@ impl From<Damaged> for io::Error {
 }
 
 impl Frame {
-    /// What is written before the body, which is at most [`MOST_BODY`] long.
+    /// The bytes before the body, which is at most [`MOST_BODY`] long.
     pub fn head(&self) -> [u8; HEAD_BYTES] {
         assert!(self.body.len() <= MOST_BODY, "callers check it");
         let mut head = [0; HEAD_BYTES];

@@ -1,4 +1,4 @@
-//! What one node lets others take of it.
+//! The most that one node lets others take of it.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(super) const IDLE: Duration = Duration::from_secs(60);
 /// A peer that could not be reached is tried again after the first, and at last after the second.
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(25);
 pub(super) const LAST_RETRY: Duration = Duration::from_millis(500);
-/// What is under way may go on so long after `shutdown`.
+/// Requests under way may go on so long after `shutdown`.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 /// How long a connection is read from after the last was written, lest a reset overtake that.
 pub(super) const LINGER: Duration = Duration::from_secs(1);

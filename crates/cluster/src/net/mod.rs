@@ -39,7 +39,7 @@ use links::Links;
 use server::Server;
 use wire::Us;
 
-/// Who this node is: in every frame that it sends.
+/// The node itself, as every frame that it sends names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     /// 0 while the node joins: it may ask any cluster, and is asked by nobody else.
@@ -49,7 +49,7 @@ pub(crate) struct Hello {
     pub format: u16,
 }
 
-/// Who sent a request or an answer.
+/// The sender of a request or an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct From {
     /// This node's own cluster; or 0, of a request, where a node asks to join.
@@ -71,7 +71,7 @@ impl From {
     }
 }
 
-/// What a node does with requests. A future is dropped, wherever it is, once nobody waits for its answer: after the time
+/// The answers of a node to requests. A future is dropped, wherever it is, once nobody waits for its answer: after the time
 /// that the asker gave, or when the asker or the connection is gone. That of a stream runs on without a connection until
 /// its time is over.
 pub(crate) trait Handler: Send + Sync + 'static {

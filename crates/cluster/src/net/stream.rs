@@ -108,7 +108,7 @@ async fn parts(
             return Err(over());
         }
         if let Some(rate) = bytes_per_second {
-            // What was late is not made up for.
+            // Lost time is not made up for.
             let seconds = len as f64 / rate.max(1) as f64;
             due = due.max(Instant::now()) + Duration::from_secs_f64(seconds);
             sleep_until(due).await;
@@ -120,7 +120,7 @@ async fn parts(
     }
 }
 
-/// What the handler reads: parts as they come in.
+/// The body as the handler reads it: parts as they come in.
 pub(super) struct Incoming {
     bytes: DuplexStream,
     whole: Arc<AtomicBool>,
@@ -146,7 +146,7 @@ impl AsyncRead for Incoming {
 }
 
 impl Incoming {
-    /// What the handler reads, and what is to be done meanwhile: see [`Feed::run`].
+    /// The body as the handler reads it, and the work to be done meanwhile: see [`Feed::run`].
     pub fn new() -> (Incoming, Feed) {
         let (bytes, into) = tokio::io::duplex(STREAM_BYTES);
         let whole = Arc::new(AtomicBool::new(false));

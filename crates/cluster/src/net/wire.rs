@@ -170,7 +170,7 @@ impl Wire {
     }
 }
 
-/// What every frame of this node has.
+/// The part of this node in every frame.
 pub(super) struct Us {
     pub hello: Hello,
     pub clock: Arc<dyn Clock>,

@@ -9,7 +9,7 @@ use crate::{ENDS, KEPT};
 /// Values of the one item: the first is there from the start.
 pub type Item = Option<(u8, u64)>;
 
-/// What a client asks for.
+/// The requests of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ask {
     Read,
@@ -97,7 +97,7 @@ impl History {
             .all(|(_, one, _, other)| one.at <= other.at)
     }
 
-    /// Whoever has seen that the first value has ended saw the end of it for everybody.
+    /// A client that has seen that the first value has ended saw the end of it for everybody.
     pub fn what_has_ended_stays_away(&self) -> bool {
         self.in_real_time().all(|(first, one, _, other)| {
             let has_ended = first.ask == Ask::Read && one.value.is_none();

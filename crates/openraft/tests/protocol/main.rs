@@ -22,7 +22,7 @@ use history::{Ask, History, Shown};
 const ENDS: u64 = 150;
 const KEPT: u64 = 10_000;
 
-/// What a clock may say at any moment: behind, after the end and below the first `until`, and beyond that.
+/// The readings of a clock at any moment: behind, after the end and below the first `until`, and beyond that.
 const WALLS: [u64; 4] = [0, 180, 300, 450];
 const _: () = assert!(
     ENDS < WALLS[1]
@@ -128,7 +128,7 @@ struct Protocol {
     /// The nodes that are elected, in turn; the first that leads is 0.
     elected: &'static [usize],
     reads: usize,
-    /// What clocks say when a read is drawn by the first leader, and by any other.
+    /// The readings of clocks when a read is drawn by the first leader, and by any other.
     walls: [&'static [u64]; 2],
 }
 
@@ -427,7 +427,7 @@ impl Protocol {
         Applied::after(entries, &self.rules).moments.time_ms
     }
 
-    /// What a read has not seen in the log is of no earlier moment.
+    /// An entry that a read has not seen is of no earlier moment.
     fn have_places(&self, state: &State) -> bool {
         let reads = state.history.shown().filter(|(ask, _)| *ask == Ask::Read);
         reads.into_iter().all(|(_, shown)| {
@@ -527,7 +527,7 @@ fn reads_in_another_order_are_found_out() {
     }
 }
 
-/// What matters is that it comes after the read was asked for.
+/// It has to come after the read was asked for.
 #[test]
 fn the_round_of_read_index_may_come_earlier_or_later() {
     use Part::{Draw, Read, ReadIndex, Wait};

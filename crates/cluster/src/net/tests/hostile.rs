@@ -1,4 +1,4 @@
-//! Whoever connects and is no node: nothing of it panics, stays, or costs others anything.
+//! Strangers that connect: nothing of them panics, stays, or costs others anything.
 
 use super::*;
 use crate::net::frame::{Frame, HEAD_BYTES, What, decode};
@@ -101,7 +101,7 @@ async fn frames_that_have_no_place_end_their_connection() {
         stream.write_all(&frame).await.unwrap();
     }
     rest(&mut stream).await;
-    // What cancels nothing is nothing; one id twice is two questions.
+    // A cancellation of nothing is nothing; one id twice is two questions.
     let mut stream = connect(&two).await;
     for what in [What::Cancel, What::Request, What::Request] {
         let frame = bytes(&frame(what, "abc".into()));

@@ -48,7 +48,7 @@ mod kind {
     pub const WHO: u8 = 8;
 }
 
-/// What a node here has seen.
+/// The things that a node here has seen.
 struct Seen {
     requests: AtomicUsize,
     /// Handlers that are running.
