@@ -89,6 +89,12 @@ pub enum Change {
     },
     /// Of the member that is to lead: become a candidate.
     Elect,
+    /// As `Add`, of a node that is a member. One that was taken out stays out.
+    Move {
+        id: u64,
+        addr: String,
+        within_ms: u64,
+    },
 }
 
 pub fn encode(value: &impl Serialize) -> Bytes {

@@ -97,6 +97,27 @@ async fn a_member_opens_again_while_nobody_leads_and_joins_nothing() {
     alone.close().await.unwrap();
 }
 
+/// It has another address than before, and does not know that it was taken out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_taken_out_while_it_was_away_stays_out() {
+    let mut cluster = Cluster::of(3).await;
+    let (addr, id) = cluster.stop(2).await;
+    cluster.nodes[0].remove(id).await.unwrap();
+    let blocked = std::net::TcpListener::bind(addr).unwrap();
+    let again = common::options();
+    let again = again.open(cluster.folder.path().join("node-2")).await;
+    let again = again.unwrap();
+    assert_eq!(again.id(), id);
+    // By then it has told the others several times over, or been told that it is none of them.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for node in &cluster.nodes {
+        assert_eq!(node.members().len(), 2);
+    }
+    drop(blocked);
+    again.close().await.unwrap();
+    cluster.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_clock_is_off_does_not_lead() {
     let cluster = Cluster::of(3).await;

@@ -547,21 +547,20 @@ impl Core {
         Ok(())
     }
 
-    /// Tells the leader, once there is one, that this member is here.
+    /// Tells the leader, once there is one, that this member is here; if it was taken out meanwhile, it stays out.
     fn move_in(self: &Arc<Core>) {
         let core = Arc::downgrade(self);
         let moving = tokio::spawn(async move {
             loop {
                 let Some(core) = core.upgrade() else { return };
-                if core.replica.is_member_at(&core.addr) {
-                    return;
-                }
-                let change = Change::Add {
+                let change = Change::Move {
                     id: core.identity.node,
                     addr: core.addr.clone(),
                     within_ms: core.join_within.as_millis() as u64,
                 };
-                let _ = core.change(change, core.join_within).await;
+                if core.change(change, core.join_within).await.is_ok() {
+                    return;
+                }
                 let pause = core.replica.lease();
                 drop(core);
                 tokio::time::sleep(pause).await;

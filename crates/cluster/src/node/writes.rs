@@ -168,7 +168,13 @@ impl Core {
         let core = self.clone();
         let changing = tokio::spawn(async move {
             match change {
+                Change::Move { id, .. } if !core.replica.has_member(id) => Ok(()),
                 Change::Add {
+                    id,
+                    addr,
+                    within_ms,
+                }
+                | Change::Move {
                     id,
                     addr,
                     within_ms,

@@ -45,6 +45,11 @@ impl Replica {
         Members::of(&self.raft).is_voter(self.id)
     }
 
+    /// Whether a node is a member, or learns to become one.
+    pub fn has_member(&self, id: u64) -> bool {
+        Members::of(&self.raft).addr(id).is_some()
+    }
+
     /// Whether this node votes and is reached at this address, as far as it knows.
     pub fn is_member_at(&self, addr: &str) -> bool {
         let members = Members::of(&self.raft);
