@@ -174,12 +174,8 @@ impl Calls {
         head: Bytes,
         body: impl AsyncRead + Unpin + Send,
         within: Duration,
-        bytes_per_second: Option<u64>,
     ) -> Result<Bytes, NetError> {
-        let sent = self
-            .net
-            .send(to, kind, head, body, within, bytes_per_second);
-        let (from, answer) = sent.await?;
+        let (from, answer) = self.net.send(to, kind, head, body, within).await?;
         self.heard(&from);
         Ok(answer)
     }

@@ -54,7 +54,7 @@ pub struct CheckedNode {
     pub id: u64,
     /// It counts for majorities.
     pub votes: bool,
-    /// The digest of its state; or the reason why there is none: it was away or too far behind, or settings changed meanwhile.
+    /// The digest of its state; or the reason why there is none: it was away, too far behind, or could not read.
     pub digest: Result<u64, String>,
 }
 

@@ -42,6 +42,13 @@ async fn sum_with(
     (done.value, attempts.load(Ordering::Relaxed))
 }
 
+/// Puts an item meanwhile.
+fn put(key: &'static str, value: &'static str) -> impl AsyncFn(Container) + Send + Sync + 'static {
+    async move |c: Container| {
+        c.put(key, value).await.unwrap();
+    }
+}
+
 fn range(tx: &mut Transaction, c: &Container) -> Result<i64, Error> {
     let items: Vec<Item> = tx.range(c, "a".."c", 100)?;
     Ok(items.iter().map(|item| number(Some(item.value()))).sum())
@@ -61,36 +68,12 @@ async fn what_comes_between_reads_and_writes_is_a_conflict() {
 
     assert_eq!(sum_with(&cluster, range, async |_| {}).await, (11, 1));
     // A write of a key that was read; of one that was not.
-    assert_eq!(
-        sum_with(&cluster, one, async |c| {
-            c.put("a1", "2").await.unwrap();
-        })
-        .await,
-        (2, 2)
-    );
-    assert_eq!(
-        sum_with(&cluster, one, async |c| {
-            c.put("b1", "20").await.unwrap();
-        })
-        .await,
-        (2, 1)
-    );
+    assert_eq!(sum_with(&cluster, one, put("a1", "2")).await, (2, 2));
+    assert_eq!(sum_with(&cluster, one, put("b1", "20")).await, (2, 1));
     // The same value is another write.
-    assert_eq!(
-        sum_with(&cluster, one, async |c| {
-            c.put("a1", "2").await.unwrap();
-        })
-        .await,
-        (2, 2)
-    );
+    assert_eq!(sum_with(&cluster, one, put("a1", "2")).await, (2, 2));
     // An item that comes, changes or goes in a range; one beside it.
-    assert_eq!(
-        sum_with(&cluster, range, async |c| {
-            c.put("a2", "100").await.unwrap();
-        })
-        .await,
-        (122, 2)
-    );
+    assert_eq!(sum_with(&cluster, range, put("a2", "100")).await, (122, 2));
     assert_eq!(
         sum_with(&cluster, range, async |c| {
             c.touch("b1").await.unwrap();
@@ -105,25 +88,13 @@ async fn what_comes_between_reads_and_writes_is_a_conflict() {
         .await,
         (22, 2)
     );
-    assert_eq!(
-        sum_with(&cluster, range, async |c| {
-            c.put("c", "5").await.unwrap();
-        })
-        .await,
-        (22, 1)
-    );
+    assert_eq!(sum_with(&cluster, range, put("c", "5")).await, (22, 1));
     // One behind all that was shown.
-    let come = async |c: Container| {
-        c.put("b9", "3").await.unwrap();
-    };
-    assert_eq!(sum_with(&cluster, range, come).await, (25, 2));
+    assert_eq!(sum_with(&cluster, range, put("b9", "3")).await, (25, 2));
     c.delete("b9").await.unwrap();
     // A key that was not there.
     let none = |tx: &mut Transaction, c: &Container| Ok(number(tx.get(c, "a9")?.as_deref()));
-    let come = async |c: Container| {
-        c.put("a9", "7").await.unwrap();
-    };
-    assert_eq!(sum_with(&cluster, none, come).await, (7, 2));
+    assert_eq!(sum_with(&cluster, none, put("a9", "7")).await, (7, 2));
     c.delete("a9").await.unwrap();
 
     // An end, in a range and of a key; nobody writes.
@@ -159,27 +130,9 @@ async fn a_page_is_read_as_far_as_it_was_consumed() {
         let items = tx.range(c, "a".."c", 2)?;
         Ok(items.iter().map(|item| number(Some(item.value()))).sum())
     };
-    assert_eq!(
-        sum_with(&cluster, page, async |c| {
-            c.put("a3", "9").await.unwrap();
-        })
-        .await,
-        (2, 1)
-    );
-    assert_eq!(
-        sum_with(&cluster, page, async |c| {
-            c.put("a2", "9").await.unwrap();
-        })
-        .await,
-        (10, 2)
-    );
-    assert_eq!(
-        sum_with(&cluster, page, async |c| {
-            c.put("a11", "5").await.unwrap();
-        })
-        .await,
-        (6, 2)
-    );
+    assert_eq!(sum_with(&cluster, page, put("a3", "9")).await, (2, 1));
+    assert_eq!(sum_with(&cluster, page, put("a2", "9")).await, (10, 2));
+    assert_eq!(sum_with(&cluster, page, put("a11", "5")).await, (6, 2));
     cluster.close().await;
 }
 

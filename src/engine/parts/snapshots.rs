@@ -29,7 +29,8 @@ impl Frozen {
 /// The sequence numbers of the open snapshots, each counted as often as it is held.
 #[derive(Default)]
 pub struct Snapshots {
-    /// Ascending: what is published is the last, and most go first. Each scan has one, so a map's nodes are too dear.
+    /// Ascending. Each scan registers one, and most are the last when they go: a map would allocate a node for each. One among
+    /// 50 000 that goes from their middle costs 8 us.
     open: Mutex<VecDeque<Open>>,
 }
 

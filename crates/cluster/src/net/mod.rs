@@ -177,7 +177,7 @@ impl Net {
             .unwrap_or(Err(NetError::TimedOut))
     }
 
-    /// Sends a stream of any length over a connection of its own, at most so fast.
+    /// Sends a stream of any length over a connection of its own, as fast as the body is read and the peer reads.
     pub async fn send(
         &self,
         to: &Peer,
@@ -185,7 +185,6 @@ impl Net {
         head: Bytes,
         body: impl AsyncRead + Unpin + Send,
         within: Duration,
-        bytes_per_second: Option<u64>,
     ) -> Result<(From, Bytes), NetError> {
         check_len(&head)?;
         let Shared { us, tls, links, .. } = &*self.shared;
@@ -194,7 +193,6 @@ impl Net {
             kind,
             head,
             within,
-            bytes_per_second,
         };
         let sent = outgoing.send(us, tls.as_ref(), body);
         let sent = async {

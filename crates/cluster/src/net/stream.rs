@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::timeout;
 
 use super::conn::{Failure, judge, millis};
 use super::frame::{Frame, What};
@@ -32,7 +32,6 @@ pub(super) struct Outgoing<'a> {
     pub kind: u8,
     pub head: Bytes,
     pub within: Duration,
-    pub bytes_per_second: Option<u64>,
 }
 
 impl Outgoing<'_> {
@@ -54,7 +53,7 @@ impl Outgoing<'_> {
             body: self.head,
         };
         let mut wire = Wire::new(socket, us, QUEUED_PARTS, Some(head));
-        let parts = parts(body, &wire.queue, self.bytes_per_second);
+        let parts = parts(body, &wire.queue);
         let mut answer = std::pin::pin!(answer(&mut wire.reader));
         let failed = tokio::select! {
             biased;
@@ -84,34 +83,18 @@ async fn answer<R: AsyncRead + Unpin>(reader: &mut FrameReader<R>) -> io::Result
     Err(io::ErrorKind::ConnectionReset.into())
 }
 
-/// Queues the body, at most so fast, and its end.
-async fn parts(
-    mut body: impl AsyncRead + Unpin,
-    queue: &Queue,
-    bytes_per_second: Option<u64>,
-) -> io::Result<()> {
+/// Queues the body and its end.
+async fn parts(mut body: impl AsyncRead + Unpin, queue: &Queue) -> io::Result<()> {
     let over = || io::Error::from(io::ErrorKind::ConnectionReset);
-    // Eight parts a second or more, so that a slow stream is an even one.
-    let part = bytes_per_second.map_or(PART_BYTES as u64, |rate| rate / 8);
-    let part = (part as usize).clamp(1, PART_BYTES);
-    let mut due = Instant::now();
     loop {
-        let mut bytes = BytesMut::with_capacity(part);
-        while bytes.len() < part && body.read_buf(&mut bytes).await? > 0 {}
+        let mut bytes = BytesMut::with_capacity(PART_BYTES);
+        while bytes.len() < PART_BYTES && body.read_buf(&mut bytes).await? > 0 {}
         if bytes.is_empty() {
             break;
         }
-        bytes.truncate(part);
-        let len = bytes.len();
         let part = Out::plain(What::Part, ID, bytes.freeze());
         if !queue.put(part).await {
             return Err(over());
-        }
-        if let Some(rate) = bytes_per_second {
-            // Lost time is not made up for.
-            let seconds = len as f64 / rate.max(1) as f64;
-            due = due.max(Instant::now()) + Duration::from_secs_f64(seconds);
-            sleep_until(due).await;
         }
     }
     match queue.put(Out::plain(What::End, ID, Bytes::new())).await {

@@ -32,7 +32,7 @@ pub struct NodeOptions {
     disk_reserve: u64,
     /// In place of the file system's figure; for tests.
     pub(super) free: Option<Free>,
-    snapshot_rate: Option<u64>,
+    snapshot_rate: u64,
     memtable_bytes: Option<usize>,
     cache_bytes: Option<usize>,
 }
@@ -62,7 +62,7 @@ impl Default for NodeOptions {
             check_every: Some(Duration::from_secs(3_600)),
             disk_reserve: room::RESERVE,
             free: None,
-            snapshot_rate: None,
+            snapshot_rate: 256 << 20,
             memtable_bytes: None,
             cache_bytes: None,
         }
@@ -155,10 +155,10 @@ impl NodeOptions {
         self
     }
 
-    /// The most bytes a second by which a snapshot is sent to a node that is far behind. Default: no limit.
+    /// A snapshot is sent at no more than so many bytes a second, to all nodes that get the same one together. Default: 256 MiB.
     #[must_use]
     pub fn snapshot_rate(mut self, bytes_per_second: u64) -> NodeOptions {
-        self.snapshot_rate = Some(bytes_per_second);
+        self.snapshot_rate = bytes_per_second;
         self
     }
 

@@ -65,7 +65,7 @@ pub struct ReplicaOptions {
     pub reclaim_within: Duration,
     pub clock: Arc<dyn Clock>,
     pub heartbeat: Duration,
-    pub snapshot_rate: Option<u64>,
+    pub snapshot_rate: u64,
     pub checks: Arc<Checks>,
 }
 
@@ -213,8 +213,7 @@ impl Replica {
             options: options.state,
             reclaim_within: options.reclaim_within,
             clock: options.clock.clone(),
-            // Each stream is capped by the network.
-            snapshot_rate: u64::MAX,
+            snapshot_rate: options.snapshot_rate,
         };
         let machine = Containers {
             checks: options.checks,
@@ -230,7 +229,7 @@ impl Replica {
         let opened = opened.await.map_err(|e| Error::Storage(e.to_string()))?;
         let (log, store, state) = opened?;
         let reader = state.reader();
-        let wires = Wires::new(calls, options.snapshot_rate);
+        let wires = Wires::new(calls);
         let raft = Raft::new(options.id, config, wires, store, state).await;
         let raft = raft.map_err(|e| Error::Storage(e.to_string()))?;
         // The core answers once its metrics tell what the folder knows of members.

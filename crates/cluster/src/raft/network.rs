@@ -34,15 +34,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone)]
 pub struct Wires {
     calls: Arc<Calls>,
-    snapshot_rate: Option<u64>,
 }
 
 impl Wires {
-    pub fn new(calls: Arc<Calls>, snapshot_rate: Option<u64>) -> Wires {
-        Wires {
-            calls,
-            snapshot_rate,
-        }
+    pub fn new(calls: Arc<Calls>) -> Wires {
+        Wires { calls }
     }
 }
 
@@ -141,8 +137,7 @@ impl RaftNetwork<Types> for Wire {
         cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
         _: RPCOption,
     ) -> Result<SnapshotResponse<u64>, StreamingError<Types, Fatal<u64>>> {
-        let (calls, rate) = (&self.wires.calls, self.wires.snapshot_rate);
-        let sent = snapshots::send(calls, &self.peer, vote, snapshot, rate);
+        let sent = snapshots::send(&self.wires.calls, &self.peer, vote, snapshot);
         tokio::select! {
             closed = cancel => Err(StreamingError::Closed(closed)),
             sent = sent => sent.map_err(|e| StreamingError::Unreachable(Unreachable::new(&e))),

@@ -50,14 +50,13 @@ pub async fn send(
     to: &Peer,
     vote: Vote<u64>,
     mut snapshot: Snapshot<Types>,
-    bytes_per_second: Option<u64>,
 ) -> io::Result<SnapshotResponse<u64>> {
     let mut failed = io::Error::other("it was not sent");
     for attempt in 0..ATTEMPTS {
         if attempt > 0 {
             tokio::time::sleep(PAUSE).await;
         }
-        match once(calls, to, vote, &mut snapshot, bytes_per_second).await {
+        match once(calls, to, vote, &mut snapshot).await {
             Ok(response) => return Ok(response),
             Err(error) => failed = error,
         }
@@ -70,7 +69,6 @@ async fn once(
     to: &Peer,
     vote: Vote<u64>,
     snapshot: &mut Snapshot<Types>,
-    bytes_per_second: Option<u64>,
 ) -> io::Result<SnapshotResponse<u64>> {
     let other = |e: crate::net::NetError| io::Error::other(calls::text(&e));
     let name = calls::encode(&snapshot.meta.snapshot_id);
@@ -83,7 +81,7 @@ async fn once(
         meta: snapshot.meta.clone(),
         position,
     });
-    let sent = calls.send(to, calls::SNAPSHOT, head, data, LONGEST, bytes_per_second);
+    let sent = calls.send(to, calls::SNAPSHOT, head, data, LONGEST);
     let told: Told = calls::decode(&sent.await.map_err(other)?)?;
     told.map_err(io::Error::other)
 }

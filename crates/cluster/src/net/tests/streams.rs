@@ -7,10 +7,9 @@ async fn send(
     to: &Node,
     kind: u8,
     body: impl AsyncRead + Unpin + Send,
-    rate: Option<u64>,
 ) -> Result<Bytes, NetError> {
     let head = Bytes::from_static(b"head");
-    let sent = from.net.send(&to.peer, kind, head, body, LONG, rate).await;
+    let sent = from.net.send(&to.peer, kind, head, body, LONG).await;
     sent.map(|(_, body)| body)
 }
 
@@ -24,7 +23,7 @@ async fn a_stream_arrives_whole_whatever_its_length() {
     let (one, two) = (Node::new(1).await, Node::new(2).await);
     for len in [0, 1, 65_535, 65_536, 65_537, 8 << 20] {
         let bytes = noise(len);
-        let sent = send(&one, &two, kind::SUM, &bytes[..], None).await;
+        let sent = send(&one, &two, kind::SUM, &bytes[..]).await;
         assert_eq!(sent.unwrap(), expected(&bytes));
     }
     let many = (0..20).map(|n| {
@@ -32,7 +31,7 @@ async fn a_stream_arrives_whole_whatever_its_length() {
         tokio::spawn(async move {
             let bytes = noise(n * 10_001);
             let head = Bytes::from_static(b"head");
-            let sent = net.send(&peer, kind::SUM, head, &bytes[..], LONG, None);
+            let sent = net.send(&peer, kind::SUM, head, &bytes[..], LONG);
             assert_eq!(sent.await.unwrap().1, expected(&bytes));
         })
     });
@@ -43,36 +42,11 @@ async fn a_stream_arrives_whole_whatever_its_length() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_is_no_faster_than_it_may_be() {
-    let (one, two) = (Node::new(1).await, Node::new(2).await);
-    let bytes = noise(2 << 20);
-    let begun = Instant::now();
-    let sent = send(&one, &two, kind::SUM, &bytes[..], Some(4 << 20)).await;
-    assert_eq!(sent.unwrap(), expected(&bytes));
-    // The last part is not waited for.
-    assert!(
-        begun.elapsed() >= Duration::from_millis(450),
-        "{:?}",
-        begun.elapsed()
-    );
-    let slow = one.net.send(
-        &two.peer,
-        kind::SUM,
-        Bytes::new(),
-        &bytes[..],
-        Duration::from_millis(100),
-        Some(0),
-    );
-    assert!(matches!(slow.await, Err(NetError::TimedOut)));
-    two.is_at_rest().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn an_answer_before_the_end_stops_the_sender() {
     let (one, two) = (Node::new(1).await, Node::new(2).await);
     for _ in 0..20 {
         let endless = tokio::io::repeat(9);
-        let sent = send(&one, &two, kind::EARLY, endless, None).await;
+        let sent = send(&one, &two, kind::EARLY, endless).await;
         assert_eq!(sent.unwrap(), [9; 10].as_slice());
     }
 }
@@ -98,7 +72,7 @@ async fn a_stream_that_breaks_off_is_not_taken_for_whole() {
         }
     }
     let (one, two) = (Node::new(1).await, Node::new(2).await);
-    let error = unreachable(send(&one, &two, kind::SUM, Broken(300_000), None).await);
+    let error = unreachable(send(&one, &two, kind::SUM, Broken(300_000)).await);
     assert_eq!(error.to_string(), "no disk");
     until("the handler heard of it", || {
         two.seen.broken.load(Ordering::SeqCst) == 1
@@ -107,7 +81,7 @@ async fn a_stream_that_breaks_off_is_not_taken_for_whole() {
     // Of a sender who gives up, too.
     let endless = tokio::io::repeat(9);
     tokio::select! {
-        _ = send(&one, &two, kind::SUM, endless, Some(1 << 20)) => panic!("it has no end"),
+        _ = send(&one, &two, kind::SUM, endless) => panic!("it has no end"),
         () = tokio::time::sleep(Duration::from_millis(50)) => {}
     }
     until("the handler heard of it", || {
@@ -136,7 +110,7 @@ async fn a_reader_that_is_stuck_takes_no_memory_of_the_sender() {
     let (one, two) = (Node::new(1).await, Node::new(2).await);
     let read = Arc::new(AtomicUsize::new(0));
     let body = Counted(read.clone());
-    let stuck = send(&one, &two, kind::STUCK, body, None);
+    let stuck = send(&one, &two, kind::STUCK, body);
     let watch = async {
         two.seen.begun.notified().await;
         let mut before = usize::MAX;
@@ -162,9 +136,7 @@ async fn a_stream_to_nowhere_to_another_node_and_after_the_shutdown_fails() {
     };
     let sent = async |peer: Peer| {
         let endless = tokio::io::repeat(9);
-        let sent = one
-            .net
-            .send(&peer, kind::SUM, Bytes::new(), endless, LONG, None);
+        let sent = one.net.send(&peer, kind::SUM, Bytes::new(), endless, LONG);
         at_once(sent).await
     };
     unreachable(sent(to(2, &nowhere().await)).await);

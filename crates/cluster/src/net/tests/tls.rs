@@ -33,7 +33,7 @@ async fn nodes_of_one_authority_talk_and_no_others() {
     assert_eq!(one.ask(&two, kind::ECHO, body.clone()).await.unwrap(), body);
     let sent = one
         .net
-        .send(&two.peer, kind::SUM, Bytes::new(), &body[..], LONG, None);
+        .send(&two.peer, kind::SUM, Bytes::new(), &body[..], LONG);
     assert!(sent.await.unwrap().1.starts_with(b"0 3145728 "));
     let before = two.seen.requests.load(Ordering::SeqCst);
     // One whose certificate is of another authority; one who trusts another; one without TLS; one without a certificate
@@ -60,7 +60,7 @@ async fn nodes_of_one_authority_talk_and_no_others() {
         }
         let sent = stranger
             .net
-            .send(&two.peer, kind::SUM, Bytes::new(), &body[..], LONG, None);
+            .send(&two.peer, kind::SUM, Bytes::new(), &body[..], LONG);
         unreachable(sent.await);
         assert_eq!(stranger.seen.requests.load(Ordering::SeqCst), 0);
     }
