@@ -143,6 +143,43 @@ async fn time_goes_on_by_itself_as_long_as_items_will_end() {
     cluster.close().await;
 }
 
+/// A node that led leads on when it is opened again, without an election.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_ended_stays_gone_when_nodes_open_again_with_clocks_behind() {
+    for (size, behind) in [(1, 100), (1, 5_000_000), (3, 100)] {
+        let mut cluster = Cluster::of(size).await;
+        let c = cluster.nodes[0].create_container("c").await.unwrap();
+        c.put_with_ttl("k", "v", Duration::from_millis(50))
+            .await
+            .unwrap();
+        cluster.advance(50);
+        let gone = c.get("k").await.unwrap();
+        assert_eq!(gone.value, None);
+        let mut addrs = vec![];
+        while !cluster.nodes.is_empty() {
+            addrs.push(cluster.stop(0).await.0);
+        }
+        for clock in &cluster.clocks {
+            clock.jump(common::wall(clock) - behind);
+        }
+        for (number, addr) in addrs.iter().enumerate() {
+            cluster.start_again(number, addr).await;
+        }
+        let c = cluster.nodes[0].container("c");
+        let still = c.get("k").await.unwrap();
+        assert_eq!(still.value, None, "{size} nodes, {behind} ms behind");
+        assert!(still.at >= gone.at);
+        assert!(
+            c.create("k", "new", Ttl::Never)
+                .await
+                .unwrap()
+                .value
+                .is_some()
+        );
+        cluster.close().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_shows_the_own_writes_and_one_of_another_cluster_is_refused() {
     let cluster = Cluster::of(3).await;
@@ -193,13 +230,9 @@ async fn a_bounded_read_asks_nobody_while_its_node_is_not_too_far_behind() {
     cluster.advance(100);
     let got = bounded.get("k").await.unwrap();
     assert_eq!(got.value.is_some(), millis(got.at) < START + 100);
-    let others = cluster
-        .nodes
-        .iter()
-        .filter(|node| node.id() != last.id())
-        .cloned();
-    for other in others.collect::<Vec<_>>() {
-        other.close().await.unwrap();
+    // The leader last: no other one is elected meanwhile.
+    for at in [(leader + 2) % 3, leader] {
+        cluster.nodes[at].close().await.unwrap();
     }
     bounded.get("k").await.unwrap();
     cluster.advance(200);

@@ -341,6 +341,64 @@ async fn members_come_and_go_and_lead_when_they_are_told_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_crates_own_containers_are_none_of_a_programs() {
+    let cluster = Cluster::of(1).await;
+    let node = &cluster.nodes[0];
+    let c = node.create_container("c").await.unwrap();
+    c.put("k", "v").await.unwrap();
+    for name in ["ebbtide-openraft", "ebbtide-openraft.served"] {
+        let own = node.container(name);
+        let mut batch = Batch::new();
+        batch.put(&own, "k", "v");
+        let errors = [
+            own.put("k", "v").await.map(drop).unwrap_err(),
+            own.expire_all().await.map(drop).unwrap_err(),
+            own.set_default_ttl(ebbtide::DefaultTtl::Off)
+                .await
+                .map(drop)
+                .unwrap_err(),
+            own.delete_range(..).await.map(drop).unwrap_err(),
+            node.write(batch).await.map(drop).unwrap_err(),
+            own.get("k").await.map(drop).unwrap_err(),
+            node.drop_container(name).await.map(drop).unwrap_err(),
+        ];
+        for error in errors {
+            assert!(
+                matches!(error, Error::NoContainer(_) | Error::Invalid(_)),
+                "{error:?}"
+            );
+        }
+    }
+    assert_eq!(c.get("k").await.unwrap().value.unwrap(), "v");
+    let mut batch = Batch::new();
+    for n in 0..10_001_u32 {
+        batch.put(&c, n.to_be_bytes(), "");
+    }
+    assert!(matches!(node.write(batch).await, Err(Error::Invalid(_))));
+    for nowhere in ["", "::::", "host:99999", "host"] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = common::options().join(nowhere);
+        let refused = options.open(folder.path().join("n")).await.unwrap_err();
+        assert!(matches!(refused, Error::Invalid(_)), "{refused}");
+    }
+    cluster.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_is_there_for_who_has_made_it() {
+    let cluster = Cluster::of(3).await;
+    for n in 0..30 {
+        let made = cluster.nodes[n % 3]
+            .create_container(format!("c{n}"))
+            .await
+            .unwrap();
+        let local = made.at(ReadLevel::Local).get("k").await.unwrap();
+        assert_eq!(local.value, None);
+    }
+    cluster.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_last_node_is_not_removed_and_another_cluster_is_not_joined_twice() {
     let cluster = Cluster::of(1).await;
     let node = &cluster.nodes[0];

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::{Cluster, until};
-use ebbtide_cluster::ReadLevel;
+use ebbtide_cluster::{Error, ReadLevel};
 
 fn quickly(options: ebbtide_cluster::NodeOptions) -> ebbtide_cluster::NodeOptions {
     options
@@ -95,6 +95,76 @@ async fn a_member_opens_again_while_nobody_leads_and_joins_nothing() {
     let local = alone.container("c").at(ReadLevel::Local);
     assert_eq!(local.get("k").await.unwrap().value.unwrap(), "v");
     alone.close().await.unwrap();
+}
+
+/// Its vote, its entries and its state are promises to the others: none of them is begun anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_has_lost_a_part_is_an_error_and_loses_nothing_more() {
+    let mut cluster = Cluster::of(1).await;
+    let c = cluster.nodes[0].create_container("c").await.unwrap();
+    c.put("k", "v").await.unwrap();
+    cluster.stop(0).await;
+    let folder = cluster.folder.path().join("node-0");
+    let away = cluster.folder.path().join("away");
+    for part in [
+        "log",
+        "group-0",
+        "group-0/state-0",
+        "group-0/CURRENT",
+        "node",
+    ] {
+        std::fs::rename(folder.join(part), &away).unwrap();
+        let refused = common::options().open(&folder).await.unwrap_err();
+        let text = refused.to_string();
+        assert!(
+            text.contains(part.split('/').next().unwrap()),
+            "{part}: {text}"
+        );
+        std::fs::rename(&away, folder.join(part)).unwrap();
+    }
+    std::fs::write(folder.join("group-0/CURRENT"), "state-7\n").unwrap();
+    let refused = common::options().open(&folder).await.unwrap_err();
+    assert!(refused.to_string().contains("state-7"), "{refused}");
+    std::fs::write(folder.join("group-0/CURRENT"), "state-0\n").unwrap();
+    let whole = common::options().open(&folder).await.unwrap();
+    assert_eq!(
+        whole.container("c").get("k").await.unwrap().value.unwrap(),
+        "v"
+    );
+    whole.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_is_said_not_to_be_done_is_not() {
+    let mut cluster = Cluster::of(1).await;
+    let c = cluster.nodes[0].create_container("c").await.unwrap();
+    let writing = (0..20).map(|task| {
+        let c = c.clone();
+        tokio::spawn(async move {
+            for n in 0.. {
+                match c
+                    .create(format!("{task}-{n}"), "v", ebbtide::Ttl::Never)
+                    .await
+                {
+                    Ok(_) => {}
+                    Err(Error::Closed) => return Some(format!("{task}-{n}")),
+                    Err(_) => return None,
+                }
+            }
+            None
+        })
+    });
+    let writing: Vec<_> = writing.collect();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let (addr, _) = cluster.stop(0).await;
+    cluster.start_again(0, &addr).await;
+    let c = cluster.nodes[0].container("c");
+    for one in writing {
+        if let Some(key) = one.await.unwrap() {
+            assert_eq!(c.get(&key).await.unwrap().value, None, "{key}");
+        }
+    }
+    cluster.close().await;
 }
 
 /// It has another address than before, and does not know that it was taken out.

@@ -12,6 +12,8 @@
 //! 1. `CURRENT` names a whole, synced state (I8): it is replaced when the new one is synced and verified, and the old one goes
 //!    after that.
 //! 2. Whatever else is there when a node starts is of a process that has ended, and goes.
+//! 3. `CURRENT` is there before a state is made. So states without it, and a state that it names and that is missing, are of a folder
+//!    that has lost something: an error, and nothing goes.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -42,10 +44,15 @@ impl Folder {
             Some(current) => current,
             None => {
                 let first = format!("{STATE}0");
+                folder.expect_no_state()?;
                 folder.point_to(&first)?;
                 first
             }
         };
+        let state = path.join(&current);
+        if current != format!("{STATE}0") && !state.is_dir() {
+            return Err(invalid(&state, "is missing, and CURRENT names it"));
+        }
         let mut last = 0;
         for entry in fs::read_dir(path)? {
             let entry = entry?;
@@ -61,13 +68,23 @@ impl Folder {
             }
         }
         folder.next.store(last + 1, Ordering::Relaxed);
-        let state = path.join(&current);
         Ok((folder, state))
     }
 
+    fn expect_no_state(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.path)? {
+            if entry?.file_name().to_string_lossy().starts_with(STATE) {
+                let what =
+                    "is missing, and there is a state: write the name of the last one into it";
+                return Err(invalid(&self.path.join(CURRENT), what));
+            }
+        }
+        Ok(())
+    }
+
     fn current(&self) -> io::Result<Option<String>> {
-        let text = match fs::read_to_string(self.path.join(CURRENT)) {
-            Ok(text) => text,
+        let text = match fs::read(self.path.join(CURRENT)) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -75,12 +92,9 @@ impl Folder {
         let is_state = |name: &&str| name.starts_with(STATE) && !name.contains(['/', '\0']);
         match name.filter(is_state) {
             Some(name) => Ok(Some(name.to_owned())),
-            None => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!(
-                    "{}: names no state: {text:?}",
-                    self.path.join(CURRENT).display()
-                ),
+            None => Err(invalid(
+                &self.path.join(CURRENT),
+                &format!("names no state: {text:?}"),
             )),
         }
     }
@@ -117,6 +131,11 @@ impl Folder {
         fs::rename(&new, self.path.join(CURRENT))?;
         sync_folder(&self.path)
     }
+}
+
+fn invalid(path: &Path, what: &str) -> io::Error {
+    let text = format!("{} {what}", path.display());
+    io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
 /// Makes the names in a folder survive a power cut.

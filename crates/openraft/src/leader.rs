@@ -146,10 +146,14 @@ impl<M: Machine> Leader<M> {
 }
 
 /// Tells the leader's time when a leadership begins and ends.
+///
+/// A node that is opened again may lead on, with the leader id that it had: no entry of it moves time to the `until` up to which it
+/// may have answered before. So a leadership begins when all is applied that the log had when it was seen first, and at that `until`.
 async fn follow<C: RaftTypeConfig>(raft: Raft<C>, reader: Reader<C>, time: LogTime) {
     let mut metrics = raft.metrics();
     drop(raft);
     let mut led = None;
+    let mut seen = None;
     loop {
         let now = metrics.borrow_and_update().clone();
         let is_leader = now.state == ServerState::Leader && now.vote.is_committed();
@@ -158,11 +162,20 @@ async fn follow<C: RaftTypeConfig>(raft: Raft<C>, reader: Reader<C>, time: LogTi
             led = None;
             time.quit();
         }
+        if leader.is_some() && seen.as_ref().is_none_or(|(of, _)| *of != leader) {
+            seen = Some((leader.clone(), now.last_log_index));
+        }
         let moment = reader.moment();
-        let applied = moment.applied.map(|applied| applied.leader_id);
-        if leader.is_some() && led.is_none() && applied == leader {
+        let applied = moment
+            .applied
+            .map(|applied| (applied.leader_id, applied.index));
+        let is_there = |(of, last): &(Option<_>, Option<u64>)| {
+            let applied = applied.as_ref();
+            applied.is_some_and(|(by, index)| Some(by) == of.as_ref() && Some(*index) >= *last)
+        };
+        if leader.is_some() && led.is_none() && seen.as_ref().is_some_and(is_there) {
             led = leader;
-            time.lead(moment.time_ms, moment.until_ms);
+            time.lead(moment.until_ms, moment.until_ms);
         }
         if metrics.changed().await.is_err() {
             return time.quit();

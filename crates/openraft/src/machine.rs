@@ -24,7 +24,9 @@ use ebbtide::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::checks::{LONGEST_SECONDS, MOST_KEY_BYTES, check_item, check_name, check_ttl};
+use crate::checks::{
+    LONGEST_SECONDS, MOST_KEY_BYTES, check_item, check_name, check_ttl, is_reserved,
+};
 use crate::entry::Refused;
 use crate::reader::View;
 use crate::shared::Open;
@@ -206,7 +208,7 @@ impl<'a> Step<'a> {
     /// Whether there is a container of this name: one that the machine has named, or an earlier entry has made.
     #[must_use]
     pub fn has_container(&self, name: &str) -> bool {
-        self.containers.contains_key(name)
+        !is_reserved(name) && self.containers.contains_key(name)
     }
 
     /// The names of all containers, the crate's own among them, in their order.
@@ -241,7 +243,8 @@ impl<'a> Step<'a> {
     }
 
     fn container(&mut self, name: &str) -> Result<(Arc<str>, Container), StepError> {
-        match self.containers.get_key_value(name) {
+        let named = self.containers.get_key_value(name);
+        match named.filter(|_| !is_reserved(name)) {
             Some((name, container)) => Ok((name.clone(), container.clone())),
             None => Err(self.fail(Error::InvalidArgument {
                 what: "container name",

@@ -21,6 +21,8 @@ use openraft::{Entry, RaftLogReader, RaftSnapshotBuilder, SnapshotMeta, Vote};
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
 type Log = LogStore<Program>;
+/// The end of the log and the term of the vote, as acknowledged.
+type Promises = Arc<Mutex<Vec<(u64, u64)>>>;
 
 fn numbered(term: u64, index: u64, bytes: usize) -> Entry<Program> {
     let ask = Ask::Put(0, format!("{index}"), "v".repeat(bytes), Life::Never);
@@ -102,29 +104,35 @@ async fn a_power_cut_leaves_whatever_was_acknowledged_and_no_hole() {
         let mut log = in_memory(&sim);
         type Cuts = Vec<(u64, u64, Sim)>;
         let cuts: Arc<Mutex<Cuts>> = Arc::default();
-        let acknowledged: Arc<Mutex<(u64, u64)>> = Arc::default();
+        // All that was ever promised, in turn. A thread of the database writes while the test goes on: a cut is held to the least of
+        // what stood from before it was made until after.
+        let promises: Promises = Arc::new(Mutex::new(vec![(0, 0)]));
         sim.watch({
-            let (cuts, acknowledged) = (cuts.clone(), acknowledged.clone());
+            let (cuts, promises) = (cuts.clone(), promises.clone());
             move |sim, _| {
-                let (last, term) = *acknowledged.lock().unwrap();
+                let before = promises.lock().unwrap().len() - 1;
                 let mut cuts = cuts.lock().unwrap();
                 let chance = seed * 10_000 + cuts.len() as u64;
-                cuts.push((last, term, sim.power_cut(chance)));
+                let cut = sim.power_cut(chance);
+                let stood = &promises.lock().unwrap()[before..];
+                let last = stood.iter().map(|promise| promise.0).min().unwrap();
+                cuts.push((last, stood[0].1, cut));
             }
         });
+        let promise = |last, term| promises.lock().unwrap().push((last, term));
         for term in 1..=4 {
             log.save_vote(&Vote::new(term, 1)).await.unwrap();
-            acknowledged.lock().unwrap().1 = term;
             let from = (term - 1) * 5;
+            promise(from, term);
             for index in from..from + 5 {
                 log.blocking_append([numbered(term, index, 100), numbered(term, index + 1, 100)])
                     .await
                     .unwrap();
-                *acknowledged.lock().unwrap() = (index + 2, term);
+                promise(index + 2, term);
                 log.save_committed(Some(log_id(term, 1, index)))
                     .await
                     .unwrap();
-                *acknowledged.lock().unwrap() = (index + 1, term);
+                promise(index + 1, term);
                 log.truncate(log_id(term, 1, index + 1)).await.unwrap();
             }
             log.purge(log_id(term, 1, from + 1)).await.unwrap();

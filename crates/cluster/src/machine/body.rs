@@ -30,6 +30,16 @@ pub enum Body {
     Check,
 }
 
+impl Body {
+    /// How many items it writes.
+    pub fn writes(&self) -> usize {
+        match self {
+            Body::Batch(writes) | Body::Transaction { writes, .. } => writes.len(),
+            _ => 1,
+        }
+    }
+}
+
 /// One item's part of an op.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Write {

@@ -5,6 +5,7 @@
 //! cluster 0123456789abcdef0123456789abcdef
 //! node 1234567890
 //! first true                                  the cluster began with this node
+//! opened true                                 it has a log and a state: without them it would break what it has promised
 //! ```
 //!
 //! Invariant (I9): an id is drawn with the folder and written before the node says it to anybody. A folder that was emptied is a new
@@ -27,6 +28,7 @@ pub struct Identity {
     pub cluster: u128,
     pub node: u64,
     pub is_first: bool,
+    pub was_opened: bool,
 }
 
 impl Identity {
@@ -36,6 +38,7 @@ impl Identity {
             cluster,
             node: draw(),
             is_first: false,
+            was_opened: false,
         }
     }
 
@@ -50,8 +53,8 @@ impl Identity {
     /// The one of a folder, if there is one.
     pub fn read(folder: &Path) -> io::Result<Option<Identity>> {
         let path = folder.join(NAME);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
+        let text = match fs::read(&path) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return match folder.join("log").exists() || folder.join("group-0").exists() {
                     // A node without its name would be another one with the same promises.
@@ -64,10 +67,19 @@ impl Identity {
             }
             Err(error) => return Err(error),
         };
-        match parse(&text) {
-            Some(identity) => Ok(Some(identity)),
-            None => Err(damaged(&path, "does not say which node this is")),
+        let Some(identity) = parse(&text) else {
+            return Err(damaged(&path, "does not say which node this is"));
+        };
+        if identity.was_opened {
+            expect_whole(folder)?;
         }
+        Ok(Some(identity))
+    }
+
+    /// Notes durably that the node has a log and a state.
+    pub fn opened(self, folder: &Path) -> io::Result<()> {
+        let was_opened = true;
+        Identity { was_opened, ..self }.write(folder)
     }
 
     /// Writes it durably.
@@ -82,7 +94,8 @@ impl Identity {
         let (cluster, node, first) = (self.cluster, self.node, self.is_first);
         write!(
             file,
-            "{HEAD}\ncluster {cluster:032x}\nnode {node}\nfirst {first}\n"
+            "{HEAD}\ncluster {cluster:032x}\nnode {node}\nfirst {first}\nopened {}\n",
+            self.was_opened
         )?;
         file.sync_all()?;
         fs::rename(&new, folder.join(NAME))?;
@@ -100,7 +113,25 @@ fn parse(text: &str) -> Option<Identity> {
         cluster: u128::from_str_radix(field("cluster")?, 16).ok()?,
         node: field("node")?.parse().ok()?,
         is_first: field("first")?.parse().ok()?,
+        was_opened: field("opened")?.parse().ok()?,
     })
+}
+
+/// The parts of a node that was open once.
+fn expect_whole(folder: &Path) -> io::Result<()> {
+    let is_filled = |path: &Path| fs::read_dir(path).is_ok_and(|mut there| there.next().is_some());
+    let states = fs::read_dir(folder.join("group-0")).into_iter().flatten();
+    let mut states = states.flatten().filter(|entry| {
+        entry.file_name().to_string_lossy().starts_with("state-") && is_filled(&entry.path())
+    });
+    let missing = match (is_filled(&folder.join("log")), states.next()) {
+        (false, _) => "log",
+        (true, None) => "group-0",
+        (true, Some(_)) => return Ok(()),
+    };
+    let what = "is missing or empty: what this node has promised to the others is lost with it. Remove the node from its cluster, \
+                and let a new folder join";
+    Err(damaged(&folder.join(missing), what))
 }
 
 fn damaged(path: &Path, what: &str) -> io::Error {

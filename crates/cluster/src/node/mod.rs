@@ -216,6 +216,9 @@ impl Node {
                 return Err(error);
             }
         };
+        if !identity.was_opened {
+            identity.opened(folder)?;
+        }
         let core = Arc::new(Core {
             identity,
             addr,
@@ -308,8 +311,8 @@ impl Node {
         let default = Ending::of(default)
             .ok_or_else(|| Error::Invalid(format!("a default ttl of {default:?}")))?;
         let name = name.as_ref();
-        self.shared.command(name, Command::Create(default)).await?;
-        Ok(self.container(name))
+        let made = self.shared.command(name, Command::Create(default)).await?;
+        Ok(self.container(name).since(made.token))
     }
 
     /// Drops a container with everything in it. `false`: there is none of this name.

@@ -240,6 +240,12 @@ impl NodeOptions {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
         };
+        let parts = contact.rsplit_once(':');
+        if !parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
+            return Err(Error::Invalid(format!(
+                "to join {contact:?}: it is a name and a port"
+            )));
+        }
         let hello = Hello {
             cluster: 0,
             node: draw(),
@@ -253,7 +259,9 @@ impl NodeOptions {
         let asked = calls.ask(&contact, calls::CLUSTER, bytes::Bytes::new(), self.patience);
         let answer = asked.await;
         calls.shutdown().await;
-        let answer = answer.map_err(|e| Error::Unknown(calls::text(&e)))?;
+        let answer = answer.map_err(|e| {
+            Error::Members(format!("to join {}: {}", contact.addr, calls::text(&e)))
+        })?;
         Ok(calls::decode(&answer)?)
     }
 }

@@ -17,6 +17,8 @@ use crate::machine::body::{Body, Command, Reply};
 use crate::raft::Stop;
 use crate::room::Plan;
 
+/// The most writes of a batch or a transaction: each is read and decided alone when it is applied.
+const MOST_WRITES: usize = 10_000;
 /// The longest op: it goes in one message with others.
 const MOST_OP_BYTES: usize = 4 << 20;
 /// An attempt that has no answer for so long is made again, for the leader may be gone.
@@ -62,7 +64,7 @@ impl Core {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if self.is_closed.load(Ordering::Relaxed) {
-                return Err(Error::Closed);
+                return Err(lost.map_or(Error::Closed, Error::Unknown));
             }
             if left.is_zero() {
                 return Err(lost.map_or(Error::NoLeader, Error::Unknown));
@@ -79,6 +81,13 @@ impl Core {
 
     /// Does an op, once.
     pub async fn write(&self, body: Body) -> Result<Answered<Reply>, Error> {
+        if body.writes() > MOST_WRITES {
+            let text = format!(
+                "{} writes in one: there are up to {MOST_WRITES}",
+                body.writes()
+            );
+            return Err(Error::Invalid(text));
+        }
         self.serves()?;
         let op = self.op(body);
         let question = calls::encode(&op);

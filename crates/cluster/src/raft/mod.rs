@@ -300,6 +300,10 @@ impl Replica {
     /// The reason why it has stopped, if it has.
     pub fn failure(&self) -> Option<String> {
         let metrics = self.raft.metrics();
+        // Its core says nothing more when it has panicked.
+        if metrics.has_changed().is_err() {
+            return Some("the node has stopped: open it again".to_owned());
+        }
         let metrics = metrics.borrow();
         metrics
             .running_state
