@@ -244,15 +244,15 @@ where
         if let Err(refused) = id.check(at_ms) {
             return Ok(answer(Err(refused)));
         }
-        let served = step.run(|step| step.get(SERVED, id.key()))?;
+        let served = step.run_own(|step| step.get(SERVED, id.key()))?;
         if let Ok(Some(served)) = served {
             return postcard::from_bytes(&served.value).map_err(|_| undecodable());
         }
         let outcome = step.run(|step| self.machine.apply(&op.body, step))?;
         let answer = answer(outcome);
         let bytes = postcard::to_allocvec(&answer).map_err(|_| undecodable())?;
-        let kept =
-            step.run(|step| step.put(SERVED, id.key(), bytes, Duration::from_millis(SERVED_MS)))?;
+        let kept = step
+            .run_own(|step| step.put(SERVED, id.key(), bytes, Duration::from_millis(SERVED_MS)))?;
         debug_assert!(kept.is_ok(), "{kept:?}");
         Ok(answer)
     }
