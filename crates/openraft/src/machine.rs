@@ -164,7 +164,7 @@ pub struct Step<'a> {
     time_ms: u64,
     index: u64,
     is_alone: bool,
-    /// The crate itself reads and writes, in the containers that are no machine's.
+    /// The crate itself writes, in containers that no machine writes.
     is_crate: bool,
     /// The version of the last write before this entry.
     before: Version,
@@ -248,15 +248,25 @@ impl<'a> Step<'a> {
     }
 
     fn container(&mut self, name: &str) -> Result<(Arc<str>, Container), StepError> {
-        let named = self.containers.get_key_value(name);
-        match named.filter(|_| self.is_crate || !is_reserved(name)) {
+        match self.containers.get_key_value(name) {
             Some((name, container)) => Ok((name.clone(), container.clone())),
-            None => Err(self.fail(Error::InvalidArgument {
-                what: "container name",
-                given: name.to_owned(),
-                allowed: "one that the machine has named or made (Step::has_container)",
-            })),
+            None => Err(self.no_container(name)),
         }
+    }
+
+    fn writable(&mut self, name: &str) -> Result<(Arc<str>, Container), StepError> {
+        if is_reserved(name) && !self.is_crate {
+            return Err(self.no_container(name));
+        }
+        self.container(name)
+    }
+
+    fn no_container(&mut self, name: &str) -> StepError {
+        self.fail(Error::InvalidArgument {
+            what: "container name",
+            given: name.to_owned(),
+            allowed: "one that the machine has named or made (Step::has_container)",
+        })
     }
 
     fn fail(&mut self, error: Error) -> StepError {
@@ -347,7 +357,7 @@ impl<'a> Step<'a> {
         value: impl AsRef<[u8]>,
         ttl: impl Into<Ttl>,
     ) -> Result<(), StepError> {
-        let (name, to) = self.container(container)?;
+        let (name, to) = self.writable(container)?;
         let (key, value, ttl) = (
             key.as_ref(),
             Bytes::copy_from_slice(value.as_ref()),
@@ -420,7 +430,7 @@ impl<'a> Step<'a> {
     /// # Errors
     /// As of [`Step::put`].
     pub fn delete(&mut self, container: &str, key: impl AsRef<[u8]>) -> Result<(), StepError> {
-        let (name, from) = self.container(container)?;
+        let (name, from) = self.writable(container)?;
         let key = key.as_ref();
         check_item(key, &[], Ttl::Never)?;
         self.writes.push(Write::Delete(from, key.to_vec()));
@@ -461,7 +471,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Runs what the crate itself does in its containers.
+    /// Runs what the crate itself writes in its containers.
     pub(crate) fn run_own<A>(
         &mut self,
         own: impl FnOnce(&mut Step<'a>) -> Result<A, StepError>,

@@ -244,7 +244,7 @@ where
         if let Err(refused) = id.check(at_ms) {
             return Ok(answer(Err(refused)));
         }
-        let served = step.run_own(|step| step.get(SERVED, id.key()))?;
+        let served = step.run(|step| step.get(SERVED, id.key()))?;
         if let Ok(Some(served)) = served {
             return postcard::from_bytes(&served.value).map_err(|_| undecodable());
         }

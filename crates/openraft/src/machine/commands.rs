@@ -19,7 +19,7 @@ impl Commands<'_, '_> {
         container: &str,
         write: impl FnOnce(Container) -> Write,
     ) -> Result<(), StepError> {
-        let (_, container) = self.0.container(container)?;
+        let (_, container) = self.0.writable(container)?;
         self.0.writes.push(write(container));
         Ok(())
     }
