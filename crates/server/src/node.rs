@@ -6,6 +6,7 @@
 //! control.sock ──> Asked ──> Node    never keep it from answering
 //! ```
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use ebbtide::ControlEvent;
@@ -18,6 +19,7 @@ use metrics::{describe_gauge, gauge};
 use tokio::runtime::{Handle, Runtime};
 
 use crate::config::{Config, ServeError};
+use crate::limits::LEFT_OVER;
 use crate::own;
 use crate::path::Resource;
 use crate::reply::{Answer, Failure, Reply};
@@ -45,7 +47,12 @@ impl Opened {
             .build()
             .map_err(|error| failed(&error))?;
         let node = runtime.block_on(options.open(dir));
-        let node = node.map_err(|error| failed(&error))?;
+        let node = node.map_err(|error| match (&error, config.cluster) {
+            (Error::Io(why), Some(address)) if why.kind() == ErrorKind::AddrInUse => {
+                ServeError::new(format!("{address} cannot be listened on: {why}."))
+            }
+            _ => failed(&error),
+        })?;
         let asked = Asked {
             node: node.clone(),
             runtime: runtime.handle().clone(),
@@ -78,7 +85,7 @@ impl Opened {
         if let Err(error) = self.runtime.block_on(self.node.close()) {
             tracing::error!("the node could not be closed: {error}");
         }
-        self.runtime.shutdown_timeout(crate::server::LEFT_OVER);
+        self.runtime.shutdown_timeout(LEFT_OVER);
     }
 }
 

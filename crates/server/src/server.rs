@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use ebbtide::{ClockBehind, Database, ManualClock, Options, Stall};
 use ebbtide_control::Control;
@@ -12,20 +12,20 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::auth::Key;
 use crate::config::{ClockKind, Config, LogFormat, LogLevel, ServeError};
 use crate::connection::accept;
 use crate::hosts::Hosts;
-use crate::limits::THREADS;
+use crate::limits::{LEFT_OVER, THREADS};
 use crate::notify::notify;
 use crate::offers;
 use crate::places::Places;
 use crate::state::{Door, Figures, Shared, State};
 use crate::tls::Tls;
-
-/// How long the runtime's threads may go on with what nobody waits for any more.
-pub(crate) const LEFT_OVER: Duration = Duration::from_millis(500);
 
 /// A server that runs in threads of its own, until it is stopped or dropped.
 pub struct Server {
@@ -322,9 +322,17 @@ fn log(config: &Config) {
     let lines = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr);
+    // Each step of an election is for those who look for one of its faults.
+    let of_openraft = match config.log_level {
+        LogLevel::Debug => tracing::Level::INFO,
+        _ => tracing::Level::ERROR,
+    };
+    let targets = Targets::new()
+        .with_default(level)
+        .with_target("openraft", of_openraft);
     // A program that has set up lines of its own keeps them.
     let _ = match config.log {
-        LogFormat::Text => lines.with_ansi(false).try_init(),
-        LogFormat::Json => lines.json().try_init(),
+        LogFormat::Text => lines.with_ansi(false).finish().with(targets).try_init(),
+        LogFormat::Json => lines.json().finish().with(targets).try_init(),
     };
 }
