@@ -2,6 +2,7 @@
 //! in the library.
 
 mod backup;
+mod cluster;
 mod copies;
 mod documents;
 mod help;
@@ -20,6 +21,7 @@ use crate::form::Form;
 use crate::table;
 
 pub use backup::{Backup, BackupAction, Restore};
+pub use cluster::ClusterAction;
 pub use copies::{Changes, Export};
 pub use documents::{DocumentAction, DocumentId, DocumentsArgs, MadeContainer};
 pub use help::command;
@@ -248,7 +250,17 @@ pub enum Command {
     /// Its SDKs create, read, query and follow them, and each ends to the millisecond. Prints the URL when it answers, and
     /// ends at SIGTERM or Ctrl-C. With --temporary --clock manual it is an emulator for tests, which move its clock past a
     /// ttl. A build has it with the feature `serve`.
+    ///
+    /// With --cluster the folder is that of a node, which shares what it has with the others of its cluster. A build has that
+    /// with the feature `cluster`.
     Serve(Serve),
+    /// Print the members of a cluster, and change them
+    ///
+    /// DIR is the folder of one of its nodes, which runs on this machine by `ebbtide serve DIR --cluster`; any of them will do.
+    Cluster {
+        #[command(subcommand)]
+        action: ClusterAction,
+    },
     /// Run a session store under load, then watch its disk empty itself
     ///
     /// Exit status 2: a promise was broken. 3: it was kept late, but no later than by what the machine did not let the

@@ -27,6 +27,7 @@ mod ending;
 mod analytical;
 mod backups;
 mod changes;
+mod cluster;
 mod containers;
 mod demo;
 mod disk;
@@ -132,6 +133,7 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Restore(restore) => backups::restore(&restore, json),
         Command::Doc { action } => documents::run(&action, json),
         Command::Serve(flags) => serve::serve(&flags),
+        Command::Cluster { action } => cluster::run(&action, json),
         Command::Demo(settings) => demo::run(&settings, json),
         Command::Replay(settings) => replay::run(&settings, json),
         Command::Completions { shell } => pages::completions(shell),

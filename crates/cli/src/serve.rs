@@ -1,14 +1,18 @@
-//! `ebbtide serve`: documents on the protocol of Azure Cosmos DB, which a build without the feature `serve` has not.
+//! `ebbtide serve`: documents on the protocol of Azure Cosmos DB, which a build without the feature `serve` has not, or a node of
+//! a cluster, by the feature `cluster`.
 
 use crate::arguments::Serve;
 use crate::failure::Outcome;
 
 #[cfg(not(feature = "serve"))]
-pub fn serve(_: &Serve) -> Outcome {
-    Err(crate::failure::Failure::Refused(
-        "this build has no server: `cargo install ebbtide-cli --features serve` makes one that does"
-            .to_owned(),
-    ))
+pub fn serve(flags: &Serve) -> Outcome {
+    let (what, feature) = match flags.cluster {
+        Some(_) => ("nodes of clusters", "cluster"),
+        None => ("server", "serve"),
+    };
+    Err(crate::failure::Failure::Refused(format!(
+        "this build has no {what}: `cargo install ebbtide-cli --features {feature}` makes one that does"
+    )))
 }
 
 #[cfg(feature = "serve")]
@@ -18,6 +22,12 @@ pub fn serve(flags: &Serve) -> Outcome {
     use ebbtide_server::{Config, ServeError};
 
     let refused = |error: ServeError| crate::failure::Failure::Refused(error.to_string());
+    if !cfg!(feature = "cluster") && flags.cluster.is_some() {
+        return Err(crate::failure::Failure::Refused(
+            "this build has no nodes of clusters: `cargo install ebbtide-cli --features cluster` makes one that does"
+                .to_owned(),
+        ));
+    }
     let config = Config::assemble(flags.config.as_deref(), std::env::vars(), members(flags));
     ebbtide_server::serve(&config.map_err(refused)?, |url| {
         // The program that started the server may not read where it listens.
@@ -37,6 +47,12 @@ fn members(flags: &Serve) -> serde_json::Map<String, serde_json::Value> {
     [
         ("dir", path(&flags.dir)),
         ("temporary", on(flags.temporary, true)),
+        ("cluster", text(&flags.cluster)),
+        ("join", text(&flags.join)),
+        ("advertise", text(&flags.advertise)),
+        ("cluster-cert", path(&flags.cluster_cert)),
+        ("cluster-key", path(&flags.cluster_key)),
+        ("cluster-authority", path(&flags.cluster_authority)),
         ("http", text(&flags.http)),
         ("clock", text(&flags.clock)),
         ("key-file", path(&flags.key_file)),

@@ -10,6 +10,7 @@
 //! | 9 cluster | nothing | the cluster's id, for a node that joins |
 //! | 10 digest | the index of a check | [`Digested`](crate::check::Digested) |
 //! | 11 checked | [`Checked`](crate::Checked): digests of all nodes | nothing |
+//! | 12 status | nothing | [`Told`](crate::Told) |
 //!
 //! Invariants:
 //!
@@ -43,6 +44,7 @@ pub const CHANGE: u8 = 8;
 pub const CLUSTER: u8 = 9;
 pub const DIGEST: u8 = 10;
 pub const CHECKED: u8 = 11;
+pub const STATUS: u8 = 12;
 
 /// The answer of a node that was asked as the leader.
 #[derive(Clone, Debug, Serialize, Deserialize)]

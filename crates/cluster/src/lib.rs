@@ -45,7 +45,8 @@ mod room;
 
 pub use check::{Checked, CheckedNode};
 pub use face::{
-    Answered, Batch, Container, Error, Expect, Item, Member, ReadLevel, Status, Token, Transaction,
+    Answered, Batch, Container, Error, Expect, Item, Member, ReadLevel, Status, Surveyed, Token,
+    Told, Transaction,
 };
 pub use net::Tls;
 pub use node::{Node, NodeOptions};

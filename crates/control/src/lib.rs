@@ -52,6 +52,7 @@
 
 mod words;
 mod ends;
+mod cluster;
 mod request;
 mod perform;
 mod owner;
@@ -61,10 +62,11 @@ mod server;
 mod client;
 
 pub use client::{Client, connect};
+pub use cluster::{ClusterMember, ClusterStatus};
 pub use ends::{Bar, Ends, Sum};
 pub use owner::owner;
 pub use perform::{MOST_COUNTED, container, figures, perform, watched};
 pub use request::{Answer, Change, Ending, Failed, Key, NewItem, Progress, Request};
-pub use server::{Control, Options, listen};
+pub use server::{Control, Options, Serves, listen, listen_in};
 pub use socket::NAME;
 pub use words::{in_words, likely};

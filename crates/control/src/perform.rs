@@ -50,6 +50,10 @@ pub fn perform(
             db.checkpoint(to)?;
             Ok(Answer::Done)
         }
+        Request::ClusterStatus | Request::ClusterRemove { .. } | Request::ClusterLead { .. } => {
+            let why = "this is a database of its own, and no node of a cluster";
+            Err(Failed::Refused(why.to_owned()))
+        }
     }
 }
 

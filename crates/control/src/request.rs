@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::cluster::ClusterStatus;
 use crate::words;
 
 /// The version of what is said on the socket.
@@ -47,6 +48,18 @@ pub enum Request {
         /// The folder, from the root on.
         #[serde(with = "bytes_of_path")]
         to: PathBuf,
+    },
+    /// The members of a cluster, of one of its nodes: [`Answer::Cluster`].
+    ClusterStatus,
+    /// Of a node of a cluster: takes the member of this id, or at this address, out.
+    ClusterRemove {
+        /// A number or `name:port`.
+        member: String,
+    },
+    /// Of a node of a cluster: lets the member of this id, or at this address, lead.
+    ClusterLead {
+        /// A number or `name:port`.
+        member: String,
     },
 }
 
@@ -126,7 +139,8 @@ impl Request {
 
     /// Whether it only looks.
     pub(crate) fn is_look(&self) -> bool {
-        matches!(self, Request::Preview { .. } | Request::State { .. })
+        use Request::{ClusterStatus, Preview, State};
+        matches!(self, Preview { .. } | State { .. } | ClusterStatus)
     }
 
     /// The line by which it is sent.
@@ -180,6 +194,9 @@ impl fmt::Display for Request {
             Request::State { container } => write!(f, "ttl {container}"),
             Request::Compact => f.write_str("compact"),
             Request::Checkpoint { to } => write!(f, "checkpoint {}", to.display()),
+            Request::ClusterStatus => f.write_str("cluster status"),
+            Request::ClusterRemove { member } => write!(f, "cluster remove {member}"),
+            Request::ClusterLead { member } => write!(f, "cluster leader {member}"),
         }
     }
 }
@@ -251,6 +268,8 @@ pub enum Answer {
         /// After.
         after: Value,
     },
+    /// The members of a cluster.
+    Cluster(ClusterStatus),
 }
 
 /// How much ends at once.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! the thread `ebbtide-control`   waits for a connection or for the end -> a thread for each, 8 at most
-//! a connection's thread          peer -> line -> request -> perform, in a thread of its own -> answer
+//! a connection's thread          peer -> line -> request -> Serves::perform -> answer
 //! ```
 //!
 //! Invariant: when a [`Control`] has been dropped, its socket has no name, and none of its threads is left.
@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -22,7 +23,7 @@ use ebbtide::{ControlEvent, Database};
 
 use crate::line;
 use crate::perform::watched;
-use crate::request::{Answer, Failed, Reply, Request};
+use crate::request::{Answer, Failed, Progress, Reply, Request};
 use crate::socket::{self, Bound, Peer};
 
 /// A client that takes no byte of its answer for so long is left.
@@ -76,6 +77,41 @@ impl Options {
     }
 }
 
+/// The part behind a socket that does requests.
+pub trait Serves: Send + Sync + 'static {
+    /// Does one, durably. Calls `tick` every 200 ms meanwhile if it may take longer, and ends early where that says no.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    fn perform(
+        &self,
+        request: &Request,
+        tick: &mut dyn FnMut(&Progress) -> bool,
+    ) -> Result<Answer, Failed>;
+
+    /// A request has been answered.
+    fn told(&self, event: ControlEvent);
+}
+
+impl Serves for Database {
+    fn perform(
+        &self,
+        request: &Request,
+        tick: &mut dyn FnMut(&Progress) -> bool,
+    ) -> Result<Answer, Failed> {
+        let answer = watched(self, request, tick)?;
+        // An answered request survives a power cut, as after a command that opens the database itself.
+        if !request.is_look() {
+            self.sync()?;
+        }
+        Ok(answer)
+    }
+
+    fn told(&self, event: ControlEvent) {
+        tell_control(self, event);
+    }
+}
+
 /// Listens on `control.sock` in the database's folder until what this returns is dropped, which keeps the database open so
 /// long, as a container does.
 ///
@@ -88,12 +124,21 @@ pub fn listen(db: &Database, options: Options) -> io::Result<Control> {
         let why = "a database in memory has no folder for a control socket";
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     };
+    listen_in(dir, db.clone(), options)
+}
+
+/// The same for whatever else owns a folder, by a lock that no other process has: the socket of another one is replaced.
+///
+/// # Errors
+/// This process listens there already; something that is no socket has the name; the system makes none.
+pub fn listen_in(dir: &Path, serves: impl Serves, options: Options) -> io::Result<Control> {
     let bound = Bound::new(dir)?;
     // A connection that has gone before it is accepted must not hold the thread.
     bound.listener.set_nonblocking(true)?;
     let (waker, woken) = UnixStream::pair()?;
     let service = Arc::new(Service {
-        db: db.clone(),
+        serves: Box::new(serves),
+        dir: dir.to_owned(),
         options,
         is_ending: AtomicBool::new(false),
         connected: Mutex::default(),
@@ -120,7 +165,7 @@ pub struct Control {
 impl fmt::Debug for Control {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Control")
-            .field("path", &self.service.db.path())
+            .field("dir", &self.service.dir)
             .finish_non_exhaustive()
     }
 }
@@ -141,7 +186,8 @@ impl Drop for Control {
 }
 
 struct Service {
-    db: Database,
+    serves: Box<dyn Serves>,
+    dir: PathBuf,
     options: Options,
     is_ending: AtomicBool,
     /// By numbers that rise.
@@ -233,27 +279,18 @@ impl Service {
     /// Does it and tells the listener; says meanwhile how far it is.
     fn perform(&self, request: &Request, peer: &Peer, mut stream: &UnixStream) -> Reply {
         let begun = Instant::now();
-        let done = watched(&self.db, request, &mut |progress| {
+        let done = self.serves.perform(request, &mut |progress| {
             let is_there = !socket::has_stirred(stream);
             let told = stream.write_all(&Reply::Progress(*progress).line());
             is_there && told.is_ok() && !self.is_ending.load(Ordering::SeqCst)
         });
-        let done = done.and_then(|answer| self.synced(request, answer));
         let error = done.as_ref().err().map(Failed::to_string);
         let told = ControlEvent::new(request.to_string(), peer.process, begun.elapsed(), error);
-        tell_control(&self.db, told);
+        self.serves.told(told);
         match done {
             Ok(answer) => Reply::Done(answer),
             Err(failed) => Reply::Failed(failed),
         }
-    }
-
-    /// An answered request survives a power cut, as after a command that opens the database itself.
-    fn synced(&self, request: &Request, answer: Answer) -> Result<Answer, Failed> {
-        if !request.is_look() {
-            self.db.sync()?;
-        }
-        Ok(answer)
     }
 }
 

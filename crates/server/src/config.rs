@@ -18,6 +18,19 @@ pub struct Config {
     pub dir: Option<PathBuf>,
     /// A database in memory, gone with the process.
     pub temporary: bool,
+    /// Where a node of a cluster listens for the others; none: the folder is a database of its own. Without `cluster-cert` only on
+    /// loopback.
+    pub cluster: Option<SocketAddr>,
+    /// Where the others reach the node, `name:port`; none: where it listens.
+    pub advertise: Option<String>,
+    /// A member of the cluster that a new folder joins, `name:port`; none: it begins a cluster of its own.
+    pub join: Option<String>,
+    /// The certificate that the node shows to the others, in PEM.
+    pub cluster_cert: Option<PathBuf>,
+    /// Its private key, in PEM.
+    pub cluster_key: Option<PathBuf>,
+    /// The authorities whose certificates the others show, in PEM.
+    pub cluster_authority: Option<PathBuf>,
     /// Where to listen. Without `key-file` or by HTTP alone, only on loopback.
     pub http: SocketAddr,
     /// Whose time it is.
@@ -97,9 +110,9 @@ fn of_environment(name: &str, text: &str) -> Option<(String, Value)> {
         "temporary" | "tls-temporary" | "control" | "max-connections" => {
             serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
         }
-        "dir" | "http" | "clock" | "key-file" | "cert" | "key" | "log" | "log-level" => {
-            Value::from(text)
-        }
+        "dir" | "http" | "clock" | "key-file" | "cert" | "key" | "log" | "log-level"
+        | "cluster" | "advertise" | "join" | "cluster-cert" | "cluster-key"
+        | "cluster-authority" => Value::from(text),
         _ => return None,
     };
     Some((member, value))
@@ -110,6 +123,12 @@ impl Default for Config {
         Config {
             dir: None,
             temporary: false,
+            cluster: None,
+            advertise: None,
+            join: None,
+            cluster_cert: None,
+            cluster_key: None,
+            cluster_authority: None,
             http: SocketAddr::from(([127, 0, 0, 1], 8081)),
             clock: ClockKind::default(),
             key_file: None,
@@ -169,7 +188,47 @@ impl Config {
             );
             return Err(ServeError::new(message));
         }
-        Ok(())
+        self.check_cluster()
+    }
+
+    fn check_cluster(&self) -> Result<(), ServeError> {
+        let tls = [
+            &self.cluster_cert,
+            &self.cluster_key,
+            &self.cluster_authority,
+        ];
+        let given = tls.iter().filter(|file| file.is_some()).count();
+        let Some(address) = self.cluster else {
+            let is_bare = given == 0 && self.join.is_none() && self.advertise.is_none();
+            return is_bare.then_some(()).ok_or_else(|| {
+                let message = "--join, --advertise and the certificates of a cluster are for a node: \
+                               where it listens says --cluster.";
+                ServeError::new(message)
+            });
+        };
+        let message = if self.temporary || self.clock == ClockKind::Manual {
+            "A node of a cluster has a folder and the system's clock.".to_owned()
+        } else if address.port() == 0 {
+            "The others have to find the node again: --cluster takes a port that stays.".to_owned()
+        } else if given != 0 && given != tls.len() {
+            "Nodes show each other certificates by all of --cluster-cert, --cluster-key and \
+             --cluster-authority, or by none."
+                .to_owned()
+        } else if given == 0 && !address.ip().is_loopback() {
+            format!(
+                "{} is not of this machine alone: nodes have to show certificates, by --cluster-cert, \
+                 --cluster-key and --cluster-authority.",
+                address.ip()
+            )
+        } else if address.ip().is_unspecified() && self.advertise.is_none() {
+            format!(
+                "The others do not reach the node at {}: --advertise says where.",
+                address.ip()
+            )
+        } else {
+            return Ok(());
+        };
+        Err(ServeError::new(message))
     }
 }
 
@@ -277,11 +336,32 @@ mod tests {
         };
         assert!(at("127.0.0.1:0", None) && at("[::1]:0", None) && at("0.0.0.0:0", Some("key")));
         assert!(!at("0.0.0.0:0", None) && !at("192.0.2.1:80", None) && !at("[::]:0", None));
+        let node = |cluster: &str, with_certificates: bool| {
+            let file = || with_certificates.then(|| PathBuf::from("pem"));
+            let config = Config {
+                dir: Some("data".into()),
+                cluster: Some(cluster.parse().unwrap()),
+                cluster_cert: file(),
+                cluster_key: file(),
+                cluster_authority: file(),
+                ..Config::default()
+            };
+            config.check().is_ok()
+        };
+        assert!(node("127.0.0.1:7421", false) && node("192.0.2.1:7421", true));
+        assert!(!node("192.0.2.1:7421", false) && !node("127.0.0.1:0", false));
+        assert!(!node("0.0.0.0:7421", true), "nobody is reached there");
         let both = Config {
             temporary: true,
             dir: Some("data".into()),
             ..Config::default()
         };
         assert!(both.check().is_err() && Config::default().check().is_err());
+        let no_node = Config {
+            dir: Some("data".into()),
+            join: Some("127.0.0.1:7421".to_owned()),
+            ..Config::default()
+        };
+        assert!(no_node.check().is_err());
     }
 }

@@ -42,17 +42,16 @@ pub(crate) async fn accept(
             }
         };
         let Ok(permit) = connections.clone().try_acquire_owned() else {
-            state
-                .figures
-                .refused_connections
-                .fetch_add(1, Ordering::Relaxed);
+            let figures = &state.door().figures;
+            figures.refused_connections.fetch_add(1, Ordering::Relaxed);
             continue;
         };
         let (state, tls, stop) = (state.clone(), tls.clone(), stop.clone());
         tokio::spawn(async move {
-            state.figures.connections.fetch_add(1, Ordering::Relaxed);
+            let open = &state.door().figures.connections;
+            open.fetch_add(1, Ordering::Relaxed);
             serve(stream, peer, &state, tls.as_deref(), stop).await;
-            state.figures.connections.fetch_sub(1, Ordering::Relaxed);
+            open.fetch_sub(1, Ordering::Relaxed);
             drop(permit);
         });
     }

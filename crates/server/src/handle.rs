@@ -14,7 +14,7 @@ use crate::limits::{BODY_BYTES, BODY_TIME, THROWN_AWAY_BYTES, fits};
 use crate::path::{Path, Resource};
 use crate::reply::{Answer, Failure};
 use crate::request::Request;
-use crate::state::{Shared, State};
+use crate::state::{Door, Shared, Site, State};
 use crate::{account, catalog, items, metrics, offers, own, page, query, status};
 
 /// Answers a request; never fails.
@@ -33,6 +33,7 @@ pub(crate) async fn handle(
         failure.into_reply(&activity)
     });
     state
+        .door()
         .figures
         .count(reply.status, request_bytes, reply.body.len());
     tracing::debug!(
@@ -66,7 +67,7 @@ async fn answer(
     request: hyper::Request<Incoming>,
 ) -> (Answer, usize) {
     let (parts, body) = request.into_parts();
-    let path = match admit(state, &parts.method, &parts.headers, &parts.uri) {
+    let path = match admit(state.door(), &parts.method, &parts.headers, &parts.uri) {
         Ok(path) => path,
         Err(failure) => return (Err(failure), 0),
     };
@@ -90,14 +91,15 @@ async fn answer(
         body,
     };
     if let Some(writes) = writes(&request) {
-        state.figures.came(writes);
+        state.door().figures.came(writes);
     }
-    if let Some(answer) = at_once(state, &request) {
+    if let Some(answer) = state.at_once(&request) {
         return (answer, bytes);
     }
     let state = state.clone();
     // The threads of the runtime are for connections; work that may wait for the disk has others.
-    let work = tokio::task::spawn_blocking(move || state.figures.work(|| route(&state, &request)));
+    let work =
+        tokio::task::spawn_blocking(move || state.door().figures.work(|| state.route(&request)));
     let outcome = work.await.unwrap_or_else(|_| {
         Err(Failure::new(
             500,
@@ -109,12 +111,12 @@ async fn answer(
 }
 
 /// The path of a request that may be answered.
-fn admit(state: &State, method: &Method, headers: &HeaderMap, uri: &Uri) -> Result<Path, Failure> {
+fn admit(door: &Door, method: &Method, headers: &HeaderMap, uri: &Uri) -> Result<Path, Failure> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let host = text(HOST.as_str()).unwrap_or_default();
     // Of two hosts, and of the one in the line of the request, others may take the one that is not looked at here.
     let is_one = headers.get_all(HOST).iter().count() <= 1;
-    if !is_one || !state.hosts.has(host) || !uri.host().is_none_or(|host| state.hosts.has(host)) {
+    if !is_one || !door.hosts.has(host) || !uri.host().is_none_or(|host| door.hosts.has(host)) {
         let message =
             format!("This server is not known by the name {host:?}; --host gives it names.");
         return Err(Failure::new(403, "Forbidden", message));
@@ -127,7 +129,7 @@ fn admit(state: &State, method: &Method, headers: &HeaderMap, uri: &Uri) -> Resu
         Resource::Account => page::is_asked_for(headers),
         _ => false,
     };
-    if let Some(key) = state.key.as_ref().filter(|_| !is_open) {
+    if let Some(key) = door.key.as_ref().filter(|_| !is_open) {
         let request = Signed {
             verb: method.as_str(),
             path: &path,
@@ -195,6 +197,20 @@ fn too_large() -> Failure {
     Failure::new(413, "RequestEntityTooLarge", message)
 }
 
+impl Site for State {
+    fn door(&self) -> &Door {
+        &self.door
+    }
+
+    fn at_once(&self, request: &Request) -> Option<Answer> {
+        at_once(self, request)
+    }
+
+    fn route(&self, request: &Request) -> Answer {
+        route(self, request)
+    }
+}
+
 /// Answers that wait for nothing.
 fn at_once(state: &State, request: &Request) -> Option<Answer> {
     match &request.path.resource {
@@ -255,9 +271,11 @@ fn route(state: &State, request: &Request) -> Answer {
         Resource::Status => status::status(state),
         Resource::Ready => own::ready(state),
         Resource::Account => Err(catalog::not_allowed()),
-        Resource::Conflict | Resource::Health | Resource::Absent(_) | Resource::Unknown => {
-            Err(Failure::not_found("There is no such resource."))
-        }
+        Resource::Conflict
+        | Resource::Health
+        | Resource::Cluster
+        | Resource::Absent(_)
+        | Resource::Unknown => Err(Failure::not_found("There is no such resource.")),
     }
 }
 

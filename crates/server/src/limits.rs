@@ -26,6 +26,8 @@ const MEMORY_KIB: usize = MEMORY_BYTES >> 10;
 pub(crate) const THREADS: usize = 64;
 /// The time that requests in progress have when the server is told to end.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
+/// How long the threads of a runtime may go on with what nobody waits for any more.
+pub(crate) const LEFT_OVER: Duration = Duration::from_millis(500);
 
 /// The memory that bodies of requests may take, in KiB.
 pub(crate) static MEMORY: Semaphore = Semaphore::const_new(MEMORY_KIB);

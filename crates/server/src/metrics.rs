@@ -14,16 +14,23 @@ use metrics::{
 
 use crate::limits::{MEMORY_BYTES, THREADS, memory_in_use};
 use crate::reply::{Answer, Failure, Reply};
-use crate::state::State;
+use crate::state::{Door, State};
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(crate) fn metrics(state: &State) -> Answer {
+    answer(&state.door, || {
+        state.documents.engine().publish_metrics()?;
+        containers(state)
+    })
+}
+
+/// The figures that `publish` records, and the server's own.
+pub(crate) fn answer(door: &Door, publish: impl FnOnce() -> Result<(), Failure>) -> Answer {
     let recorded = Recorded::default();
     with_local_recorder(&recorded, || {
-        state.documents.engine().publish_metrics()?;
-        containers(state)?;
-        server(state);
+        publish()?;
+        server(door);
         Ok::<(), Failure>(())
     })?;
     Ok(Reply::text(200, recorded.text(), CONTENT_TYPE))
@@ -48,8 +55,8 @@ fn containers(state: &State) -> Result<(), Failure> {
     Ok(())
 }
 
-fn server(state: &State) {
-    let figures = &state.figures;
+fn server(door: &Door) {
+    let figures = &door.figures;
     describe_counter!(
         "ebbtide_http_requests_total",
         "requests that were answered, by the class of the status"
@@ -97,7 +104,7 @@ fn server(state: &State) {
         (
             "ebbtide_http_connections_most",
             "connections at once",
-            state.most_connections as u64,
+            door.most_connections as u64,
         ),
         (
             "ebbtide_http_threads_in_use",

@@ -13,7 +13,7 @@
 //! /dbs/DB/colls/COLL/operations/partitionkeydelete
 //! /dbs/DB/colls/COLL/_due, _ttl             of this server alone
 //! /offers, /offers/ID                       Offers, Offer
-//! /_clock, /_status, /metrics, /healthz, /readyz  of this server alone
+//! /_clock, /_status, /_cluster, /metrics, /healthz, /readyz  of this server alone
 //! ```
 //!
 //! DB, COLL and ID are ids, or `_rid`s as `_self` has them. A slash at the end is as none.
@@ -38,6 +38,7 @@ pub(crate) enum Resource {
     Offer(String),
     Clock,
     Status,
+    Cluster,
     Metrics,
     Health,
     Ready,
@@ -109,6 +110,7 @@ fn resource(parts: &[&str]) -> Resource {
         ["offers", id] => Resource::Offer(own(id)),
         ["_clock"] => Resource::Clock,
         ["_status"] => Resource::Status,
+        ["_cluster"] => Resource::Cluster,
         ["metrics"] => Resource::Metrics,
         ["healthz"] => Resource::Health,
         ["readyz"] => Resource::Ready,

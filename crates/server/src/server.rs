@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use ebbtide::{ClockBehind, Database, ManualClock, Options, Stall};
 use ebbtide_control::Control;
@@ -12,20 +12,20 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::auth::Key;
 use crate::config::{ClockKind, Config, LogFormat, LogLevel, ServeError};
 use crate::connection::accept;
 use crate::hosts::Hosts;
-use crate::limits::THREADS;
+use crate::limits::{LEFT_OVER, THREADS};
 use crate::notify::notify;
 use crate::offers;
 use crate::places::Places;
-use crate::state::{Figures, State};
+use crate::state::{Door, Figures, Shared, State};
 use crate::tls::Tls;
-
-/// How long the runtime's threads may go on with what nobody waits for any more.
-const LEFT_OVER: Duration = Duration::from_millis(500);
 
 /// A server that runs in threads of its own, until it is stopped or dropped.
 pub struct Server {
@@ -50,31 +50,22 @@ impl Server {
         config: &Config,
     ) -> Result<Server, ServeError> {
         config.check()?;
-        let key = key(config)?;
         let tls = Tls::new(config)?;
-        let clock = (config.clock == ClockKind::Manual).then(manual_clock);
-        let engine = open(config, clock.clone())?;
-        if let Some(clock) = &clock {
-            // It goes on where it was moved to before: the database never goes behind that.
-            clock.set(milliseconds(engine.now()));
-        }
-        let control = control(config, &engine)?;
-        let fails = |error: ebbtide_documents::Error| ServeError::new(error.to_string());
-        let documents = Documents::with(engine.clone()).map_err(fails)?;
-        let scheme = if tls.is_some() { "https" } else { "http" };
-        let partitions =
-            offers::partitions(&engine).map_err(|error| ServeError::new(error.to_string()))?;
-        let state = Arc::new(State {
-            documents,
-            key,
+        let door = Door {
+            key: key(config)?,
             hosts: Hosts::new(&config.hosts),
-            clock,
-            partitions,
-            places: Places::default(),
             figures: Figures::default(),
             most_connections: config.max_connections,
-            scheme,
-        });
+        };
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let backing = Backing::open(config)?;
+        let state = match backing.site(door, scheme) {
+            Ok(state) => state,
+            Err(error) => {
+                backing.end();
+                return Err(error);
+            }
+        };
         let fails = |error: std::io::Error| {
             ServeError::new(format!("{} cannot be listened on: {error}.", config.http))
         };
@@ -92,7 +83,8 @@ impl Server {
         let most = config.max_connections;
         let run = move || {
             runtime.block_on(accept(listener, state, tls, most, stopped));
-            end(runtime, &engine, control);
+            runtime.shutdown_timeout(LEFT_OVER);
+            backing.end();
         };
         let thread = std::thread::Builder::new()
             .name("ebbtide-server".to_string())
@@ -142,12 +134,74 @@ fn runtime() -> std::io::Result<Runtime> {
         .build()
 }
 
-/// Nothing acknowledged is lost: the log has it, and closing syncs the log.
-fn end(runtime: Runtime, engine: &Database, control: Option<Control>) {
-    runtime.shutdown_timeout(LEFT_OVER);
-    drop(control);
-    if let Err(error) = engine.close() {
-        tracing::error!("the database could not be closed: {error}");
+/// The thing that is served.
+enum Backing {
+    Database {
+        engine: Database,
+        clock: Option<ManualClock>,
+        control: Option<Control>,
+    },
+    #[cfg(feature = "cluster")]
+    Node(crate::node::Opened),
+}
+
+impl Backing {
+    fn open(config: &Config) -> Result<Backing, ServeError> {
+        if config.cluster.is_some() {
+            #[cfg(feature = "cluster")]
+            return crate::node::Opened::open(config).map(Backing::Node);
+            #[cfg(not(feature = "cluster"))]
+            return Err(ServeError::new(
+                "This build has no nodes of clusters: it was made without the feature cluster of ebbtide-server.",
+            ));
+        }
+        let clock = (config.clock == ClockKind::Manual).then(manual_clock);
+        let engine = open(config, clock.clone())?;
+        if let Some(clock) = &clock {
+            // It goes on where it was moved to before: the database never goes behind that.
+            clock.set(milliseconds(engine.now()));
+        }
+        Ok(Backing::Database {
+            control: control(config, &engine)?,
+            engine,
+            clock,
+        })
+    }
+
+    fn site(&self, door: Door, scheme: &'static str) -> Result<Shared, ServeError> {
+        let (engine, clock) = match self {
+            Backing::Database { engine, clock, .. } => (engine, clock),
+            #[cfg(feature = "cluster")]
+            Backing::Node(node) => return Ok(node.site(door)),
+        };
+        let fails = |error: ebbtide_documents::Error| ServeError::new(error.to_string());
+        let documents = Documents::with(engine.clone()).map_err(fails)?;
+        let partitions =
+            offers::partitions(engine).map_err(|error| ServeError::new(error.to_string()))?;
+        Ok(Arc::new(State {
+            door,
+            documents,
+            clock: clock.clone(),
+            partitions,
+            places: Places::default(),
+            scheme,
+        }))
+    }
+
+    /// Nothing acknowledged is lost: the log has it, and closing syncs the log.
+    fn end(self) {
+        match self {
+            Backing::Database {
+                engine, control, ..
+            } => {
+                drop(control);
+                if let Err(error) = engine.close() {
+                    tracing::error!("the database could not be closed: {error}");
+                }
+            }
+            #[cfg(feature = "cluster")]
+            Backing::Node(node) => node.end(),
+        }
     }
 }
 
@@ -268,9 +322,17 @@ fn log(config: &Config) {
     let lines = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr);
+    // Each step of an election is for those who look for one of its faults.
+    let of_openraft = match config.log_level {
+        LogLevel::Debug => tracing::Level::INFO,
+        _ => tracing::Level::ERROR,
+    };
+    let targets = Targets::new()
+        .with_default(level)
+        .with_target("openraft", of_openraft);
     // A program that has set up lines of its own keeps them.
     let _ = match config.log {
-        LogFormat::Text => lines.with_ansi(false).try_init(),
-        LogFormat::Json => lines.json().try_init(),
+        LogFormat::Text => lines.with_ansi(false).finish().with(targets).try_init(),
+        LogFormat::Json => lines.json().finish().with(targets).try_init(),
     };
 }

@@ -1,4 +1,4 @@
-//! The state that all connections share.
+//! The state that all connections share: of every server the [`Door`]; of one over a database of its own the [`State`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,24 +11,42 @@ use crate::auth::Key;
 use crate::hosts::Hosts;
 use crate::partitions::Partitions;
 use crate::places::Places;
+use crate::reply::Answer;
+use crate::request::Request;
 
-pub(crate) struct State {
-    pub documents: Documents,
+/// The place that requests come to.
+pub(crate) trait Site: Send + Sync + 'static {
+    fn door(&self) -> &Door;
+
+    /// The answer to a request for which nothing has to be waited for.
+    fn at_once(&self, request: &Request) -> Option<Answer>;
+
+    /// The answer to any other, by a thread that may wait.
+    fn route(&self, request: &Request) -> Answer;
+}
+
+pub(crate) type Shared = Arc<dyn Site>;
+
+/// The conditions on which requests come in, and the counts of those that have.
+pub(crate) struct Door {
     /// Requests are signed with this one, where there is one.
     pub key: Option<Key>,
     pub hosts: Hosts,
+    pub figures: Figures,
+    /// Connections at once.
+    pub most_connections: usize,
+}
+
+pub(crate) struct State {
+    pub door: Door,
+    pub documents: Documents,
     /// The clock of the database, where clients may move it.
     pub clock: Option<ManualClock>,
     pub partitions: Partitions,
     pub places: Places,
-    pub figures: Figures,
-    /// Connections at once.
-    pub most_connections: usize,
     /// `http` or `https`.
     pub scheme: &'static str,
 }
-
-pub(crate) type Shared = Arc<State>;
 
 impl State {
     /// The database's now, by which documents expire and dates are judged.

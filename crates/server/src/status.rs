@@ -183,7 +183,7 @@ fn disk(usage: &DiskUsage) -> Value {
 
 /// Since the start.
 fn counters(state: &State, stats: &Stats) -> Value {
-    let figures = &state.figures;
+    let figures = &state.door.figures;
     let requests: u64 = (1..6).map(|class| figures.requests(class)).sum();
     json!({
         "requests": requests,
@@ -202,10 +202,15 @@ fn slots(state: &State) -> Value {
         slot(
             "connections",
             "",
-            state.figures.open_connections(),
-            state.most_connections
+            state.door.figures.open_connections(),
+            state.door.most_connections
         ),
-        slot("requests on threads", "", state.figures.working(), THREADS),
+        slot(
+            "requests on threads",
+            "",
+            state.door.figures.working(),
+            THREADS
+        ),
         slot("bodies of requests", "bytes", memory_in_use(), MEMORY_BYTES),
     ])
 }

@@ -37,6 +37,7 @@ const GROUPS: [Group; 7] = [
         &[
             ("doc", "ebbtide doc get db shop/carts c-1 --key ada"),
             ("serve", "ebbtide serve db --http 127.0.0.1:8081"),
+            ("cluster", "ebbtide cluster status data/1"),
         ],
     ),
     (

@@ -12,6 +12,29 @@ pub struct Serve {
     /// A database in memory, gone with the process
     #[arg(long, conflicts_with = "dir")]
     pub temporary: bool,
+    /// A node of a cluster, which listens here for the others; without --cluster-cert only on loopback
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "temporary")]
+    pub cluster: Option<String>,
+    /// The member whose cluster a new folder joins; without it a new folder begins a cluster
+    #[arg(long, value_name = "NAME:PORT", requires = "cluster")]
+    pub join: Option<String>,
+    /// Where the others reach the node: where it listens unless given
+    #[arg(long, value_name = "NAME:PORT", requires = "cluster")]
+    pub advertise: Option<String>,
+    /// The certificate that the node shows to the others, in PEM; it names the host of their addresses
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "cluster_key",
+        requires = "cluster_authority"
+    )]
+    pub cluster_cert: Option<PathBuf>,
+    /// The private key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "cluster_cert")]
+    pub cluster_key: Option<PathBuf>,
+    /// The authorities whose certificates the others show, in PEM
+    #[arg(long, value_name = "FILE", requires = "cluster_cert")]
+    pub cluster_authority: Option<PathBuf>,
     /// Where to listen: 127.0.0.1:8081 unless given; without --key-file only on loopback
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub http: Option<String>,

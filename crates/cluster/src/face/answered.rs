@@ -152,6 +152,47 @@ pub struct Member {
     pub leads: bool,
 }
 
+/// A member of a cluster, and what it says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Surveyed {
+    /// The member, as the node that asked knows it.
+    pub member: Member,
+    /// Its own word; or the reason why there is none: it did not answer in time, or is of a version that cannot say.
+    pub told: Result<Told, String>,
+}
+
+/// The word of a node about itself, to others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Told {
+    /// The place and the time of what it has applied.
+    pub applied: Token,
+    /// The node that leads, as far as it knows.
+    pub leader: Option<u64>,
+    /// See [`Status::is_ready`].
+    pub is_ready: bool,
+    /// See [`Status::trouble`].
+    pub trouble: Option<String>,
+    /// See [`Status::clock_behind_ms`].
+    pub clock_behind_ms: Option<i64>,
+    /// See [`Status::disk_free`].
+    pub disk_free: Option<u64>,
+}
+
+impl Told {
+    pub(crate) fn of(status: Status) -> Told {
+        Told {
+            applied: status.applied,
+            leader: status.leader,
+            is_ready: status.is_ready,
+            trouble: status.trouble,
+            clock_behind_ms: status.clock_behind_ms,
+            disk_free: status.disk_free,
+        }
+    }
+}
+
 /// How a node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -164,11 +205,14 @@ pub struct Status {
     pub addr: String,
     /// The id of the node that leads, as far as this one knows.
     pub leader: Option<u64>,
+    /// The term of the last election that this node knows of; it rises with each.
+    pub term: u64,
     /// The place and the time of what it has applied.
     pub applied: Token,
     /// The index of the last entry that its log has no more; the state holds what it did.
     pub purged: u64,
-    /// It is a member that votes, some node leads, and nothing holds up what it applies.
+    /// It is a member that votes, some node leads, it has applied all that the leader had 5 s ago, and nothing holds up what it
+    /// applies.
     pub is_ready: bool,
     /// The reason why it waits, takes no writes for want of room, or has stopped, if it does.
     pub trouble: Option<String>,

@@ -6,7 +6,7 @@ mod container;
 mod error;
 mod transaction;
 
-pub use answered::{Answered, Item, Member, ReadLevel, Status, Token};
+pub use answered::{Answered, Item, Member, ReadLevel, Status, Surveyed, Token, Told};
 pub use batch::{Batch, Expect};
 pub use container::Container;
 pub use error::Error;

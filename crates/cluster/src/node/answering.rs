@@ -10,7 +10,7 @@ use tokio::io::AsyncRead;
 
 use super::Core;
 use crate::calls::{self, Asked, Change, Changed, ClosedAt, WriteQuestion, Written};
-use crate::face::Error;
+use crate::face::{Error, Told};
 use crate::net::{From, Handler};
 
 /// See the file's head.
@@ -53,6 +53,7 @@ impl Handler for Answering {
                 }
                 Bytes::new()
             }
+            calls::STATUS => calls::encode(&Told::of(core.status())),
             calls::CHANGE => calls::encode(&core.changed(from.node, &body).await),
             // openraft would take an append that fails for the node's end.
             calls::APPEND if core.rooms.is_out() => core.replica.put_off(body).await,

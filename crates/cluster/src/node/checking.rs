@@ -128,7 +128,7 @@ impl Core {
     }
 }
 
-fn peer(member: &Member) -> Peer {
+pub(super) fn peer(member: &Member) -> Peer {
     Peer {
         node: member.id,
         addr: member.addr.clone(),

@@ -17,6 +17,7 @@ mod checking;
 mod identity;
 mod options;
 mod reads;
+mod surveying;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -40,7 +41,7 @@ use self::reads::Bound;
 use crate::calls::{self, Calls, Change, Changed};
 use crate::check::Checks;
 use crate::clocks::Vetted;
-use crate::face::{Answered, Batch, Container, Error, Member, Status, Token, Transaction};
+use crate::face::{Answered, Batch, Container, Error, Member, Token, Transaction};
 use crate::machine::body::{Command, Ending, Reply};
 use crate::net::{Hello, Peer};
 use crate::raft::Replica;
@@ -453,38 +454,6 @@ impl Node {
         self.shared.0.change(Change::Lead { id }, within).await
     }
 
-    /// How the node is.
-    #[must_use]
-    pub fn status(&self) -> Status {
-        let core = &self.shared.0;
-        let (replica, place) = (&core.replica, core.replica.place());
-        let trouble = core.serves().err().map(|error| error.to_string());
-        let trouble = trouble.or_else(|| replica.failure());
-        let trouble = trouble.or_else(|| core.rooms.trouble(replica.is_leading()));
-        let trouble = trouble.or_else(|| replica.waits_for().map(|error| error.to_string()));
-        let leader = self.leader();
-        let members = self.members();
-        let votes = members
-            .iter()
-            .any(|member| member.id == self.id() && member.votes);
-        Status {
-            id: self.id(),
-            cluster: core.identity.cluster,
-            addr: core.addr.clone(),
-            leader,
-            applied: Token {
-                index: place.index,
-                at_ms: place.time_ms,
-            },
-            purged: replica.purged(),
-            is_ready: votes && leader.is_some() && trouble.is_none(),
-            trouble,
-            clock_behind_ms: core.clock_behind(),
-            disk_free: core.rooms.free(),
-            checked: core.checks.last(),
-        }
-    }
-
     /// Figures of this node's state: of its own disk and memory, and no other's.
     #[must_use]
     pub fn stats(&self) -> ebbtide::Stats {
@@ -506,15 +475,6 @@ impl Node {
 }
 
 impl Core {
-    /// By how much the median of the members' clocks is ahead of the own one.
-    fn clock_behind(&self) -> Option<i64> {
-        let members = self.replica.members().into_iter();
-        let members: Vec<u64> = members.map(|member| member.id).collect();
-        self.calls
-            .clocks()
-            .median_ahead(self.identity.node, &members)
-    }
-
     /// Asks a node of a cluster to be let in.
     async fn join(&self, contact: &str) -> Result<(), Error> {
         let contact = Peer {

@@ -22,29 +22,55 @@ use super::{Core, Shared};
 use crate::calls::{self, Asked, ClosedAt, Read};
 use crate::face::{Answered, Error, ReadLevel, Token};
 
-/// The leader's last word, and the own uptime then.
+/// A node that has applied what the leader had so long ago is caught up, in milliseconds of the own uptime.
+const CAUGHT_UP_MS: u64 = 5_000;
+
+/// The words of the leader.
 #[derive(Default)]
-pub(super) struct Bound(Mutex<Option<(ClosedAt, u64)>>);
+pub(super) struct Bound(Mutex<Heard>);
+
+#[derive(Clone, Copy, Default)]
+struct Heard {
+    /// The last one, and the own uptime then.
+    last: Option<(ClosedAt, u64)>,
+    /// The own uptime when one came and what the one before it had told was applied.
+    caught_up: Option<u64>,
+}
 
 impl Bound {
     /// A message that was overtaken by a later one changes nothing.
-    pub(super) fn heard(&self, closed: ClosedAt, uptime_ms: u64) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn heard(&self, closed: ClosedAt, uptime_ms: u64, applied: u64) {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_later =
             |(last, _): &(ClosedAt, u64)| (last.now_ms, last.index) < (closed.now_ms, closed.index);
-        if last.as_ref().is_none_or(is_later) {
-            *last = Some((closed, uptime_ms));
+        if heard.last.as_ref().is_none_or(is_later) {
+            let known = heard.last.map_or(closed.index, |(last, _)| last.index);
+            if known <= applied {
+                heard.caught_up = Some(uptime_ms);
+            }
+            heard.last = Some((closed, uptime_ms));
         }
     }
 
-    fn last(&self) -> Option<(ClosedAt, u64)> {
+    fn get(&self) -> Heard {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn last(&self) -> Option<(ClosedAt, u64)> {
+        self.get().last
     }
 }
 
 impl Core {
     pub(super) fn heard_closed(&self, closed: ClosedAt) {
-        self.bound.heard(closed, self.clock.uptime());
+        let applied = self.replica.place().index;
+        self.bound.heard(closed, self.clock.uptime(), applied);
+    }
+
+    /// Whether this node leads, or has applied all that the leader had some seconds ago.
+    pub(super) fn is_caught_up(&self) -> bool {
+        let is_recent = |at: u64| self.clock.uptime().saturating_sub(at) <= CAUGHT_UP_MS;
+        self.replica.is_leading() || self.bound.get().caught_up.is_some_and(is_recent)
     }
 
     /// As the leader.

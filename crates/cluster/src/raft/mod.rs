@@ -414,6 +414,11 @@ impl Replica {
         self.reader.waits_for()
     }
 
+    /// The term of the last election that this node knows of.
+    pub fn term(&self) -> u64 {
+        self.raft.metrics().borrow().current_term
+    }
+
     /// The index of the last entry that the log has no more.
     pub fn purged(&self) -> u64 {
         let metrics = self.raft.metrics();

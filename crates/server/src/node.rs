@@ -1,0 +1,365 @@
+//! A node of a cluster behind the server: it is ready or not, has figures, and tells its members; the control socket in its folder
+//! changes them.
+//!
+//! ```text
+//! HTTP ──> Member ──> Node           the node runs on a runtime of its own, so that threads of requests that wait for it
+//! control.sock ──> Asked ──> Node    never keep it from answering
+//! ```
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use ebbtide::ControlEvent;
+use ebbtide_cluster::{Error, Node, NodeOptions, Status, Tls};
+use ebbtide_control::{
+    Answer as Answered, ClusterMember, ClusterStatus, Control, Failed, Options, Progress,
+    Request as Asks, Serves,
+};
+use metrics::{describe_gauge, gauge};
+use tokio::runtime::{Handle, Runtime};
+
+use crate::config::{Config, ServeError};
+use crate::limits::LEFT_OVER;
+use crate::own;
+use crate::path::Resource;
+use crate::reply::{Answer, Failure, Reply};
+use crate::request::Request;
+use crate::state::{Door, Site};
+use crate::{catalog, metrics as figures};
+
+/// A node that is open, until it is ended.
+pub(crate) struct Opened {
+    node: Node,
+    runtime: Runtime,
+    control: Option<Control>,
+}
+
+impl Opened {
+    /// Opens the node of the folder: begins a cluster, joins one, or goes on as the member that it is.
+    pub fn open(config: &Config) -> Result<Opened, ServeError> {
+        let failed = |error: &dyn std::fmt::Display| ServeError::new(format!("The node: {error}."));
+        let dir = config.dir.as_ref();
+        let dir = dir.ok_or_else(|| ServeError::new("A node of a cluster has a folder."))?;
+        let options = options(config)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .thread_name("ebbtide-node")
+            .build()
+            .map_err(|error| failed(&error))?;
+        let node = runtime.block_on(options.open(dir));
+        let node = node.map_err(|error| match (&error, config.cluster) {
+            (Error::Io(why), Some(address)) if why.kind() == ErrorKind::AddrInUse => {
+                ServeError::new(format!("{address} cannot be listened on: {why}."))
+            }
+            _ => failed(&error),
+        })?;
+        let asked = Asked {
+            node: node.clone(),
+            runtime: runtime.handle().clone(),
+        };
+        let listened = config
+            .control
+            .then(|| ebbtide_control::listen_in(dir, asked, Options::new()));
+        let control = listened.transpose().map_err(|error| {
+            let _ = runtime.block_on(node.close());
+            ServeError::new(format!("There can be no control socket: {error}."))
+        })?;
+        Ok(Opened {
+            node,
+            runtime,
+            control,
+        })
+    }
+
+    pub fn site(&self, door: Door) -> Arc<dyn Site> {
+        Arc::new(Member {
+            door,
+            node: self.node.clone(),
+            runtime: self.runtime.handle().clone(),
+        })
+    }
+
+    /// The others go on: who leads among them is elected anew where this one did.
+    pub fn end(self) {
+        drop(self.control);
+        if let Err(error) = self.runtime.block_on(self.node.close()) {
+            tracing::error!("the node could not be closed: {error}");
+        }
+        self.runtime.shutdown_timeout(LEFT_OVER);
+    }
+}
+
+fn options(config: &Config) -> Result<NodeOptions, ServeError> {
+    let mut options = Node::options();
+    if let Some(address) = config.cluster {
+        options = options.listen(address);
+    }
+    if let Some(advertise) = &config.advertise {
+        options = options.advertise(advertise);
+    }
+    if let Some(join) = &config.join {
+        options = options.join(join);
+    }
+    if let Some(tls) = tls(config)? {
+        options = options.tls(tls);
+    }
+    Ok(options)
+}
+
+#[cfg(feature = "tls")]
+fn tls(config: &Config) -> Result<Option<Tls>, ServeError> {
+    let (Some(cert), Some(key), Some(authority)) = (
+        &config.cluster_cert,
+        &config.cluster_key,
+        &config.cluster_authority,
+    ) else {
+        return Ok(None);
+    };
+    let read = |path: &std::path::Path| {
+        std::fs::read(path)
+            .map_err(|error| ServeError::new(format!("{}: {error}.", path.display())))
+    };
+    Tls::from_pem(&read(cert)?, &read(key)?, &read(authority)?)
+        .map(Some)
+        .map_err(|error| {
+            let message = format!("The certificates of the cluster cannot be used: {error}.");
+            ServeError::new(message)
+        })
+}
+
+#[cfg(not(feature = "tls"))]
+fn tls(config: &Config) -> Result<Option<Tls>, ServeError> {
+    match config.cluster_cert {
+        None => Ok(None),
+        Some(_) => Err(ServeError::new(
+            "This build has no TLS: it was made without the feature tls of ebbtide-server.",
+        )),
+    }
+}
+
+struct Member {
+    door: Door,
+    node: Node,
+    runtime: Handle,
+}
+
+impl Site for Member {
+    fn door(&self) -> &Door {
+        &self.door
+    }
+
+    fn at_once(&self, request: &Request) -> Option<Answer> {
+        match &request.path.resource {
+            Resource::Health => Some(own::health()),
+            _ => None,
+        }
+    }
+
+    fn route(&self, request: &Request) -> Answer {
+        match &request.path.resource {
+            Resource::Ready => ready(&self.node.status()),
+            Resource::Metrics => figures::answer(&self.door, || {
+                publish(&self.node);
+                Ok(())
+            }),
+            Resource::Cluster if request.method == hyper::Method::GET => {
+                let status = self.runtime.block_on(status(&self.node));
+                Ok(Reply::json(200, status.json().to_string()).with("cache-control", "no-store"))
+            }
+            Resource::Cluster => Err(catalog::not_allowed()),
+            Resource::Unknown => Err(Failure::not_found("There is no such resource.")),
+            _ => Err(Failure::not_implemented(
+                "Documents are not served over a cluster yet.",
+            )),
+        }
+    }
+}
+
+/// Whether the node can answer for the cluster.
+fn ready(status: &Status) -> Answer {
+    let why = match (&status.trouble, status.leader) {
+        _ if status.is_ready => None,
+        (Some(trouble), _) => Some(trouble.as_str()),
+        (None, None) => Some("no node leads"),
+        (None, Some(_)) => Some("it does not vote, or is behind"),
+    };
+    let (code, text) = match why {
+        None => (200, "ready"),
+        Some(why) => (503, why),
+    };
+    Ok(Reply::text(
+        code,
+        format!("{text}\n"),
+        "text/plain; charset=utf-8",
+    ))
+}
+
+fn publish(node: &Node) {
+    let (status, members, stats) = (node.status(), node.members(), node.stats());
+    let is = |is: bool| Some(f64::from(u8::from(is)));
+    let voters = members.iter().filter(|member| member.votes).count();
+    for (name, help, value) in [
+        (
+            "leading",
+            "1: this node leads",
+            is(status.leader == Some(status.id)),
+        ),
+        (
+            "has_leader",
+            "1: some node leads, as far as this one knows",
+            is(status.leader.is_some()),
+        ),
+        (
+            "ready",
+            "1: it votes, has a leader and is caught up",
+            is(status.is_ready),
+        ),
+        (
+            "in_trouble",
+            "1: it waits, refuses writes or has stopped",
+            is(status.trouble.is_some()),
+        ),
+        (
+            "term",
+            "the term of the last election",
+            Some(status.term as f64),
+        ),
+        (
+            "applied_index",
+            "the last entry of the log that is applied",
+            Some(status.applied.index as f64),
+        ),
+        (
+            "applied_time_seconds",
+            "its time, since 1970",
+            Some(status.applied.at_ms as f64 / 1e3),
+        ),
+        (
+            "purged_index",
+            "the last entry that the log has no more",
+            Some(status.purged as f64),
+        ),
+        (
+            "members",
+            "nodes of the cluster",
+            Some(members.len() as f64),
+        ),
+        (
+            "voters",
+            "nodes that count for majorities",
+            Some(voters as f64),
+        ),
+        (
+            "clock_behind_seconds",
+            "by how much the members' clocks are ahead in the median",
+            status.clock_behind_ms.map(|ms| ms as f64 / 1e3),
+        ),
+        (
+            "disk_free_bytes",
+            "free bytes of the node's disk",
+            status.disk_free.map(|bytes| bytes as f64),
+        ),
+        (
+            "state_disk_bytes",
+            "bytes of the state on the node's disk",
+            Some(stats.disk_bytes as f64),
+        ),
+        (
+            "state_live_items",
+            "items of the state that are live, by estimate",
+            Some(stats.live_items as f64),
+        ),
+    ] {
+        let Some(value) = value else { continue };
+        let name = format!("ebbtide_cluster_{name}");
+        describe_gauge!(name.clone(), help);
+        gauge!(name).set(value);
+    }
+}
+
+async fn status(node: &Node) -> ClusterStatus {
+    let own = node.status();
+    let members = node.survey().await.into_iter().map(|found| {
+        let (applied, trouble, disk_free) = match found.told {
+            Ok(told) => (Some(told.applied.index), told.trouble, told.disk_free),
+            Err(why) => (None, Some(why), None),
+        };
+        ClusterMember {
+            id: found.member.id,
+            addr: found.member.addr,
+            votes: found.member.votes,
+            leads: found.member.leads,
+            applied,
+            trouble,
+            disk_free,
+        }
+    });
+    ClusterStatus {
+        cluster: format!("{:032x}", own.cluster),
+        node: own.id,
+        term: own.term,
+        members: members.collect(),
+    }
+}
+
+/// The node as the control socket asks it.
+struct Asked {
+    node: Node,
+    runtime: Handle,
+}
+
+impl Asked {
+    /// The member that is called so: by its id or its address.
+    fn member(&self, called: &str) -> Result<u64, Failed> {
+        let id = called.parse().ok();
+        let mut members = self.node.members().into_iter();
+        let found = members.find(|member| Some(member.id) == id || member.addr == called);
+        let found = found.ok_or_else(|| {
+            Failed::NotFound(format!(
+                "no member has the id or the address {called:?}: `ebbtide cluster status` lists them"
+            ))
+        })?;
+        Ok(found.id)
+    }
+}
+
+fn refused(error: Error) -> Failed {
+    Failed::Refused(error.to_string())
+}
+
+impl Serves for Asked {
+    fn perform(
+        &self,
+        request: &Asks,
+        _: &mut dyn FnMut(&Progress) -> bool,
+    ) -> Result<Answered, Failed> {
+        match request {
+            Asks::ClusterStatus => {
+                let status = self.runtime.block_on(status(&self.node));
+                Ok(Answered::Cluster(status))
+            }
+            Asks::ClusterRemove { member } => {
+                let id = self.member(member)?;
+                let removed = self.runtime.block_on(self.node.remove(id));
+                removed.map(|()| Answered::Done).map_err(refused)
+            }
+            Asks::ClusterLead { member } => {
+                let id = self.member(member)?;
+                let leads = self.runtime.block_on(self.node.transfer(id));
+                leads.map(|()| Answered::Done).map_err(refused)
+            }
+            _ => Err(Failed::Refused(
+                "this is a node of a cluster, which takes `ebbtide cluster` alone".to_owned(),
+            )),
+        }
+    }
+
+    fn told(&self, event: ControlEvent) {
+        match &event.error {
+            None => tracing::info!("asked by the control socket: {}", event.request),
+            Some(error) => {
+                tracing::warn!("asked by the control socket: {}: {error}", event.request)
+            }
+        }
+    }
+}
