@@ -12,6 +12,8 @@
 //! 2. An op that is refused leaves nothing: `undo` has what its writes have replaced.
 //! 3. Conditions are decided here alone: the batch has plain writes.
 
+mod commands;
+
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -24,12 +26,12 @@ use ebbtide::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::checks::{
-    LONGEST_SECONDS, MOST_KEY_BYTES, check_item, check_name, check_ttl, is_reserved,
-};
+use crate::checks::{LONGEST_SECONDS, MOST_KEY_BYTES, check_item, is_reserved};
 use crate::entry::Refused;
 use crate::reader::View;
 use crate::shared::Open;
+
+pub use commands::Commands;
 
 /// The program's state machine. What it has decided stands in the state alone: it has no memory of its own (`&self`), and must
 /// not look at a clock, at chance, at files or at settings of its node.
@@ -162,6 +164,8 @@ pub struct Step<'a> {
     time_ms: u64,
     index: u64,
     is_alone: bool,
+    /// The crate itself writes, in containers that no machine writes.
+    is_crate: bool,
     /// The version of the last write before this entry.
     before: Version,
     own: HashMap<Arc<str>, Own>,
@@ -185,6 +189,7 @@ impl<'a> Step<'a> {
             time_ms,
             index,
             is_alone,
+            is_crate: false,
             before,
             own: HashMap::new(),
             writes: vec![],
@@ -243,15 +248,25 @@ impl<'a> Step<'a> {
     }
 
     fn container(&mut self, name: &str) -> Result<(Arc<str>, Container), StepError> {
-        let named = self.containers.get_key_value(name);
-        match named.filter(|_| !is_reserved(name)) {
+        match self.containers.get_key_value(name) {
             Some((name, container)) => Ok((name.clone(), container.clone())),
-            None => Err(self.fail(Error::InvalidArgument {
-                what: "container name",
-                given: name.to_owned(),
-                allowed: "one that the machine has named or made (Step::has_container)",
-            })),
+            None => Err(self.no_container(name)),
         }
+    }
+
+    fn writable(&mut self, name: &str) -> Result<(Arc<str>, Container), StepError> {
+        if is_reserved(name) && !self.is_crate {
+            return Err(self.no_container(name));
+        }
+        self.container(name)
+    }
+
+    fn no_container(&mut self, name: &str) -> StepError {
+        self.fail(Error::InvalidArgument {
+            what: "container name",
+            given: name.to_owned(),
+            allowed: "one that the machine has named or made (Step::has_container)",
+        })
     }
 
     fn fail(&mut self, error: Error) -> StepError {
@@ -342,7 +357,7 @@ impl<'a> Step<'a> {
         value: impl AsRef<[u8]>,
         ttl: impl Into<Ttl>,
     ) -> Result<(), StepError> {
-        let (name, to) = self.container(container)?;
+        let (name, to) = self.writable(container)?;
         let (key, value, ttl) = (
             key.as_ref(),
             Bytes::copy_from_slice(value.as_ref()),
@@ -415,7 +430,7 @@ impl<'a> Step<'a> {
     /// # Errors
     /// As of [`Step::put`].
     pub fn delete(&mut self, container: &str, key: impl AsRef<[u8]>) -> Result<(), StepError> {
-        let (name, from) = self.container(container)?;
+        let (name, from) = self.writable(container)?;
         let key = key.as_ref();
         check_item(key, &[], Ttl::Never)?;
         self.writes.push(Write::Delete(from, key.to_vec()));
@@ -456,6 +471,17 @@ impl<'a> Step<'a> {
         }
     }
 
+    /// Runs what the crate itself writes in its containers.
+    pub(crate) fn run_own<A>(
+        &mut self,
+        own: impl FnOnce(&mut Step<'a>) -> Result<A, StepError>,
+    ) -> Result<Result<A, Refused>, Error> {
+        self.is_crate = true;
+        let outcome = self.run(own);
+        self.is_crate = false;
+        outcome
+    }
+
     fn take_back(&mut self, mark: usize) {
         self.writes.truncate(mark);
         while let Some((name, key, before)) = self.undo.pop() {
@@ -492,99 +518,5 @@ impl<'a> Step<'a> {
             };
         }
         batch
-    }
-}
-
-/// Commands to whole containers, of an op that is alone in its entry. The batch of such an entry is synced.
-pub struct Commands<'s, 'a>(&'s mut Step<'a>);
-
-impl Commands<'_, '_> {
-    fn push(
-        &mut self,
-        container: &str,
-        write: impl FnOnce(Container) -> Write,
-    ) -> Result<(), StepError> {
-        let (_, container) = self.0.container(container)?;
-        self.0.writes.push(write(container));
-        Ok(())
-    }
-
-    /// Deletes every item of a range; a bound of over 65 535 bytes refuses the op.
-    ///
-    /// # Errors
-    /// As of [`Step::get`], as with all commands.
-    pub fn delete_range(
-        &mut self,
-        container: &str,
-        range: impl KeyBounds,
-    ) -> Result<(), StepError> {
-        let (start, end) = (
-            range.start().map(<[u8]>::to_vec),
-            range.end().map(<[u8]>::to_vec),
-        );
-        for bound in [&start, &end] {
-            if let Bound::Included(key) | Bound::Excluded(key) = bound
-                && key.len() > MOST_KEY_BYTES
-            {
-                return Err(StepError::refuse(format!("a bound of {} bytes", key.len())));
-            }
-        }
-        self.push(container, |of| Write::DeleteRange(of, start, end))
-    }
-
-    /// Changes the default ttl; one out of range refuses the op.
-    pub fn set_default_ttl(
-        &mut self,
-        container: &str,
-        default: DefaultTtl,
-    ) -> Result<(), StepError> {
-        if let DefaultTtl::After(lifetime) = default {
-            check_ttl(Ttl::After(lifetime))?;
-        }
-        self.push(container, |of| Write::Default(of, default))
-    }
-
-    /// Expires whatever would end before this moment: [`Container::expire_before`].
-    pub fn expire_before(&mut self, container: &str, moment: SystemTime) -> Result<(), StepError> {
-        self.push(container, |of| Write::ExpireBefore(of, moment))
-    }
-
-    /// Expires whatever was written before this moment: [`Container::expire_written_before`].
-    pub fn expire_written_before(
-        &mut self,
-        container: &str,
-        moment: SystemTime,
-    ) -> Result<(), StepError> {
-        self.push(container, |of| Write::ExpireWrittenBefore(of, moment))
-    }
-
-    /// Expires every item.
-    pub fn expire_all(&mut self, container: &str) -> Result<(), StepError> {
-        self.push(container, Write::ExpireAll)
-    }
-
-    /// Makes a container, which ops of later entries can read and write; `false`: there is one of this name. A name or a ttl out of
-    /// range, and a name that begins with `ebbtide-openraft`, refuse the op.
-    pub fn create_container(&mut self, name: &str, default: DefaultTtl) -> Result<bool, StepError> {
-        check_name(name)?;
-        if let DefaultTtl::After(lifetime) = default {
-            check_ttl(Ttl::After(lifetime))?;
-        }
-        let is_new = !self.0.has_container(name);
-        if is_new {
-            self.0.writes.push(Write::Create(name.to_owned(), default));
-        }
-        Ok(is_new)
-    }
-
-    /// Drops a container with everything in it; `false`: there is none of this name. Do not drop one that the machine has named. A
-    /// name that begins with `ebbtide-openraft` refuses the op.
-    pub fn drop_container(&mut self, name: &str) -> Result<bool, StepError> {
-        check_name(name)?;
-        let is_there = self.0.has_container(name);
-        if is_there {
-            self.0.writes.push(Write::Drop(name.to_owned()));
-        }
-        Ok(is_there)
     }
 }

@@ -251,8 +251,8 @@ where
         let outcome = step.run(|step| self.machine.apply(&op.body, step))?;
         let answer = answer(outcome);
         let bytes = postcard::to_allocvec(&answer).map_err(|_| undecodable())?;
-        let kept =
-            step.run(|step| step.put(SERVED, id.key(), bytes, Duration::from_millis(SERVED_MS)))?;
+        let kept = step
+            .run_own(|step| step.put(SERVED, id.key(), bytes, Duration::from_millis(SERVED_MS)))?;
         debug_assert!(kept.is_ok(), "{kept:?}");
         Ok(answer)
     }

@@ -86,7 +86,7 @@ async fn telling(core: Weak<Core>) {
             };
             let telling = tokio::spawn(async move {
                 let told = calls.ask(&peer, calls::CLOSED, closed, 10 * TELL).await;
-                // A node of an earlier version says nothing.
+                // An answer without this word leaves what was heard before.
                 if let Some(is_short) = told.ok().and_then(|told| calls::decode(&told).ok()) {
                     rooms.heard(peer.node, is_short);
                 }

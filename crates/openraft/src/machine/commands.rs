@@ -1,0 +1,105 @@
+//! Commands to whole containers.
+//!
+//! Invariant: an entry with a command has no other op, so no op reads what a command of its own entry has changed.
+
+use std::ops::Bound;
+use std::time::SystemTime;
+
+use ebbtide::{Container, DefaultTtl, KeyBounds, Ttl};
+
+use super::{Step, StepError, Write};
+use crate::checks::{MOST_KEY_BYTES, check_name, check_ttl};
+
+/// Commands to whole containers, of an op that is alone in its entry. The batch of such an entry is synced.
+pub struct Commands<'s, 'a>(pub(super) &'s mut Step<'a>);
+
+impl Commands<'_, '_> {
+    fn push(
+        &mut self,
+        container: &str,
+        write: impl FnOnce(Container) -> Write,
+    ) -> Result<(), StepError> {
+        let (_, container) = self.0.writable(container)?;
+        self.0.writes.push(write(container));
+        Ok(())
+    }
+
+    /// Deletes every item of a range; a bound of over 65 535 bytes refuses the op.
+    ///
+    /// # Errors
+    /// As of [`Step::get`], as with all commands.
+    pub fn delete_range(
+        &mut self,
+        container: &str,
+        range: impl KeyBounds,
+    ) -> Result<(), StepError> {
+        let (start, end) = (
+            range.start().map(<[u8]>::to_vec),
+            range.end().map(<[u8]>::to_vec),
+        );
+        for bound in [&start, &end] {
+            if let Bound::Included(key) | Bound::Excluded(key) = bound
+                && key.len() > MOST_KEY_BYTES
+            {
+                return Err(StepError::refuse(format!("a bound of {} bytes", key.len())));
+            }
+        }
+        self.push(container, |of| Write::DeleteRange(of, start, end))
+    }
+
+    /// Changes the default ttl; one out of range refuses the op.
+    pub fn set_default_ttl(
+        &mut self,
+        container: &str,
+        default: DefaultTtl,
+    ) -> Result<(), StepError> {
+        if let DefaultTtl::After(lifetime) = default {
+            check_ttl(Ttl::After(lifetime))?;
+        }
+        self.push(container, |of| Write::Default(of, default))
+    }
+
+    /// Expires whatever would end before this moment: [`Container::expire_before`].
+    pub fn expire_before(&mut self, container: &str, moment: SystemTime) -> Result<(), StepError> {
+        self.push(container, |of| Write::ExpireBefore(of, moment))
+    }
+
+    /// Expires whatever was written before this moment: [`Container::expire_written_before`].
+    pub fn expire_written_before(
+        &mut self,
+        container: &str,
+        moment: SystemTime,
+    ) -> Result<(), StepError> {
+        self.push(container, |of| Write::ExpireWrittenBefore(of, moment))
+    }
+
+    /// Expires every item.
+    pub fn expire_all(&mut self, container: &str) -> Result<(), StepError> {
+        self.push(container, Write::ExpireAll)
+    }
+
+    /// Makes a container, which ops of later entries can read and write; `false`: there is one of this name. A name or a ttl out of
+    /// range, and a name that begins with `ebbtide-openraft`, refuse the op.
+    pub fn create_container(&mut self, name: &str, default: DefaultTtl) -> Result<bool, StepError> {
+        check_name(name)?;
+        if let DefaultTtl::After(lifetime) = default {
+            check_ttl(Ttl::After(lifetime))?;
+        }
+        let is_new = !self.0.has_container(name);
+        if is_new {
+            self.0.writes.push(Write::Create(name.to_owned(), default));
+        }
+        Ok(is_new)
+    }
+
+    /// Drops a container with everything in it; `false`: there is none of this name. Do not drop one that the machine has named. A
+    /// name that begins with `ebbtide-openraft` refuses the op.
+    pub fn drop_container(&mut self, name: &str) -> Result<bool, StepError> {
+        check_name(name)?;
+        let is_there = self.0.has_container(name);
+        if is_there {
+            self.0.writes.push(Write::Drop(name.to_owned()));
+        }
+        Ok(is_there)
+    }
+}
