@@ -6,6 +6,7 @@
 //! A crash makes a new [`Sim`]; handles and locks of the old one continue there and do not affect the new one.
 //!
 //! * `fault`: calls, and which of them fail
+//! * `image`: the bytes of a file
 //! * `world`: the state, and what a power cut leaves of it
 //! * `control`: the test's side
 //! * `handles`: what a program holds of it
@@ -13,6 +14,7 @@
 //! This file has the program's side, [`Fs`].
 
 mod fault;
+mod image;
 mod world;
 mod control;
 mod handles;
@@ -139,7 +141,7 @@ impl Fs for Sim {
     fn map(&self, path: &Path) -> Result<Bytes> {
         self.act("map", path, Does::Open, |world| {
             let id = world.file_at(path)?;
-            Ok(Bytes::copy_from_slice(world.look_at(id)))
+            Ok(Bytes::from(world.look_at(id).to_vec()))
         })
     }
 
@@ -173,8 +175,8 @@ impl Fs for Sim {
             world.check_room((len as u64).saturating_sub(reserved))?;
             let file = world.file(id);
             file.sync();
-            file.now.resize(len, 0);
-            file.durable.resize(len, 0);
+            file.now.resize(len);
+            file.durable.resize(len);
             file.written_back = Some(file.now.clone());
             file.reserved = len as u64;
             let file = SimFile::open(self, world, id, path);

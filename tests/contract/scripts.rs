@@ -11,7 +11,7 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use testkit::op::parse;
 use testkit::world::{Setup, World};
@@ -101,7 +101,7 @@ fn run(text: &str) -> (Vec<String>, String) {
 }
 
 fn scripts() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+    let folder = testkit::repository().join("tests/scripts");
     let mut paths: Vec<PathBuf> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())

@@ -6,8 +6,6 @@
 #[path = "../../fuzz/src/lib.rs"]
 mod fuzz;
 
-use std::path::Path;
-
 /// Random numbers that a seed repeats (S. Vigna, splitmix64).
 struct Random(u64);
 
@@ -26,9 +24,7 @@ impl Random {
 }
 
 fn seeds(name: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fuzz/seeds")
-        .join(name);
+    let folder = testkit::repository().join("fuzz/seeds").join(name);
     let files = std::fs::read_dir(folder).expect("every target has seeds");
     let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
     paths.sort();

@@ -5,7 +5,8 @@
 //! and the contents of memory are known; each record is judged by the definition: gone if it ever was, under the
 //! default at that time; hidden by a newer version or a range delete. The sums are compared with the estimates.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -47,7 +48,6 @@ impl Standard {
     }
 }
 
-#[derive(Clone)]
 struct Record {
     key: Vec<u8>,
     order: u64,
@@ -78,6 +78,8 @@ struct Stage {
     changes: Vec<(u64, Standard)>,
     ranges: Vec<(u64, Vec<u8>, Vec<u8>)>,
     unflushed: Vec<Record>,
+    /// The records of the tables that there were at the last look, by its number and checksum.
+    walked: RefCell<BTreeMap<(u64, u32), Vec<Record>>>,
     written: u64,
 }
 
@@ -106,6 +108,7 @@ fn stage(table_bytes: u64, compression: Compression) -> Stage {
         changes: vec![],
         ranges: vec![],
         unflushed: vec![],
+        walked: RefCell::default(),
         written: 0,
     }
 }
@@ -182,51 +185,65 @@ impl Stage {
         self.unflushed.clear();
     }
 
-    /// All records: those of the files, walked, and those in memory, remembered.
-    fn records(&self) -> Vec<Record> {
+    /// Walks the tables that are new, for a table never changes.
+    fn walk(&self) {
         let mut names = self.sim.list(Path::new("/db")).unwrap();
         names.retain(|name| name.starts_with("manifest-"));
         let manifest = Path::new("/db").join(names.iter().max().unwrap());
         let (catalogue, _) = parse_manifest(&manifest, &self.sim.read(&manifest).unwrap()).unwrap();
-        let mut records = self.unflushed.clone();
+        let mut known = self.walked.take();
+        let mut walked = BTreeMap::new();
         for (id, container) in &catalogue.containers {
             for table in container.runs.iter().flat_map(|run| &run.tables) {
-                let path = Path::new("/db/tables").join(format!("{:06}.table", table.id.0));
+                let table_key = (table.id.0, table.crc);
+                let records = known.remove(&table_key);
                 let expected = Expected {
                     id: table.id,
                     container: *id,
                     len: table.len,
                     crc: table.crc,
                 };
-                let bytes = self.sim.map(&path).unwrap();
-                let table = Arc::new(Table::open(bytes, path, expected, None).unwrap());
-                let mut cursor = table.cursor();
-                cursor.seek(Seek::First, None).unwrap();
-                while let Position::Record(record) = cursor.position() {
-                    records.push(Record {
-                        key: record.key.to_vec(),
-                        order: record.header.seq.0,
-                        written_at: record.header.written_at.0,
-                        ttl: record.header.ttl,
-                        is_tombstone: record.header.is_tombstone(),
-                        weight: (record.key.len() + record.value_len + 16) as u64,
-                    });
-                    cursor.advance(None).unwrap();
-                }
+                walked.insert(
+                    table_key,
+                    records.unwrap_or_else(|| self.records_of(expected)),
+                );
             }
+        }
+        self.walked.replace(walked);
+    }
+
+    fn records_of(&self, expected: Expected) -> Vec<Record> {
+        let path = Path::new("/db/tables").join(format!("{:06}.table", expected.id.0));
+        let bytes = self.sim.map(&path).unwrap();
+        let table = Arc::new(Table::open(bytes, path, expected, None).unwrap());
+        let (mut cursor, mut records) = (table.cursor(), Vec::new());
+        cursor.seek(Seek::First, None).unwrap();
+        while let Position::Record(record) = cursor.position() {
+            records.push(Record {
+                key: record.key.to_vec(),
+                order: record.header.seq.0,
+                written_at: record.header.written_at.0,
+                ttl: record.header.ttl,
+                is_tombstone: record.header.is_tombstone(),
+                weight: (record.key.len() + record.value_len + 16) as u64,
+            });
+            cursor.advance(None).unwrap();
         }
         records
     }
 
     fn truth(&self) -> Truth {
-        let records = self.records();
-        let mut newest = BTreeMap::new();
-        for record in &records {
-            let order: &mut u64 = newest.entry(record.key.clone()).or_default();
+        self.walk();
+        let walked = self.walked.borrow();
+        // Those of the files, walked, and those in memory, remembered.
+        let records = || walked.values().flatten().chain(&self.unflushed);
+        let mut newest = HashMap::new();
+        for record in records() {
+            let order: &mut u64 = newest.entry(&record.key[..]).or_default();
             *order = record.order.max(*order);
         }
         let mut truth = Truth::default();
-        for record in &records {
+        for record in records() {
             let was_ended =
                 |(at, then): &(u64, Standard)| record.written_at <= *at && then.ends(record, *at);
             let covers = |(at, from, to): &(u64, Vec<u8>, Vec<u8>)| {
@@ -237,7 +254,7 @@ impl Stage {
                 truth.tombstones += record.weight;
             } else if self.standard.ends(record, self.now) || self.changes.iter().any(was_ended) {
                 truth.expired += record.weight;
-            } else if newest[&record.key] > record.order || self.ranges.iter().any(covers) {
+            } else if newest[&record.key[..]] > record.order || self.ranges.iter().any(covers) {
                 truth.superseded += record.weight;
             } else {
                 truth.live += record.weight;

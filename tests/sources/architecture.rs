@@ -64,7 +64,7 @@ fn files(folder: &Path, out: &mut Vec<PathBuf>) {
 
 /// The library's sources: other packages stand on its public face, which the compiler sees to.
 fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = testkit::repository().join("src");
     let mut paths = vec![];
     files(&root, &mut paths);
     let name = |path: &PathBuf| {
@@ -545,7 +545,7 @@ fn too_long(lines: &BTreeMap<String, usize>) -> Vec<String> {
 
 #[test]
 fn no_file_is_too_long() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = testkit::repository();
     let mut paths = vec![];
     files(&root.join("src"), &mut paths);
     files(&root.join("tests"), &mut paths);
@@ -582,7 +582,7 @@ fn no_function_is_too_long() {
 
 #[test]
 fn nothing_is_left_behind() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = testkit::repository();
     let mut paths = vec![];
     files(&root.join("src"), &mut paths);
     files(&root.join("crates"), &mut paths);
@@ -666,7 +666,7 @@ fn anchors(text: &str) -> Vec<String> {
 
 #[test]
 fn links_lead_somewhere() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = testkit::repository();
     let (mut faults, mut followed) = (vec![], 0);
     for document in documents(root) {
         let text = fs::read_to_string(&document).unwrap();
@@ -701,7 +701,7 @@ fn links_lead_somewhere() {
 /// Comments of the sources name documents by their place in the repository.
 #[test]
 fn documents_that_sources_name_exist() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = testkit::repository();
     let mut paths = vec![];
     for folder in ["src", "examples"] {
         files(&root.join(folder), &mut paths);
@@ -723,7 +723,7 @@ fn documents_that_sources_name_exist() {
 /// docs/format.md shows the pictures of bytes that stand at the heads of the files that write them.
 #[test]
 fn pictures_of_bytes_are_those_of_the_sources() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = testkit::repository();
     let text = fs::read_to_string(root.join("docs/format.md")).unwrap();
     let (mut faults, mut compared) = (vec![], 0);
     for part in text.split("\n```\n") {
@@ -750,7 +750,7 @@ fn pictures_of_bytes_are_those_of_the_sources() {
 
 #[test]
 fn the_design_is_short() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("DESIGN.md");
+    let path = testkit::repository().join("DESIGN.md");
     let len = fs::metadata(path).unwrap().len();
     assert!(
         len <= DESIGN_BYTES,

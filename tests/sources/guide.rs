@@ -16,7 +16,7 @@ const DOCUMENTATION: &str = "https://docs.rs/ebbtide/latest/ebbtide/";
 const FORGE: &str = "https://github.com/ebbtide/ebbtide/blob/main/";
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    testkit::repository()
 }
 
 /// The pages, by their names.

@@ -29,7 +29,7 @@ const HEAD: &str = "\
 ";
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    testkit::repository()
 }
 
 struct Source {

@@ -33,6 +33,12 @@ pub fn env(name: &str, default: u64) -> u64 {
     }
 }
 
+/// The folder that all crates are in.
+pub fn repository() -> &'static std::path::Path {
+    let own = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.ancestors().nth(2).expect("crates/testkit is in it")
+}
+
 /// A folder for files of which nothing but their bytes matters: in memory, where that has room, for there no sync takes time.
 pub fn scratch() -> tempfile::TempDir {
     const MEMORY: &str = "/dev/shm";

@@ -7,7 +7,8 @@ use bytes::Bytes;
 
 use super::control::Sim;
 use super::fault::Does;
-use super::world::{FileId, Outcome, Random, SECTOR, Step, World};
+use super::image::SECTOR;
+use super::world::{FileId, Outcome, Random, Step, World};
 use crate::base::{Error, Result};
 use crate::env::fs::{Dir, File, Lock, RING_WORD, ReadAt, Ring};
 
@@ -127,13 +128,13 @@ impl File for SimFile {
 impl ReadAt for SimFile {
     fn read_at(&self, offset: u64, len: usize) -> Result<Bytes> {
         let read = self.act("read", Does::Look, |world| {
-            let bytes = world.look_at(self.id);
-            let part = bytes.get(offset as usize..(offset as usize).saturating_add(len));
-            Ok(part.map(Bytes::copy_from_slice))
+            Ok(world.look_at(self.id).get(offset as usize, len))
         });
         // As a disk says it: the file may be shorter than its length was, where pages were lost to a failed sync.
         let ends = || format!("the file ends before {len} bytes from here");
-        read?.ok_or_else(|| Error::corruption(&self.path, offset, ends()))
+        read?
+            .map(Bytes::from)
+            .ok_or_else(|| Error::corruption(&self.path, offset, ends()))
     }
 }
 
@@ -156,7 +157,7 @@ impl Ring for SimRing {
         let sector = world.random.below(self.len.div_ceil(SECTOR) as u64) as usize;
         let write_back = world.random.below(STORES_PER_WRITE_BACK) == 0;
         let file = world.file(self.file.id);
-        file.now[offset..offset + bytes.len()].copy_from_slice(bytes);
+        file.now.write(offset, bytes);
         if write_back {
             file.write_back(sector);
         }
@@ -175,7 +176,7 @@ impl Ring for SimRing {
     fn load(&self, offset: usize, out: &mut [u8]) {
         assert!(offset + out.len() <= self.len, "outside the ring");
         let mut world = self.file.sim.world.lock();
-        out.copy_from_slice(&world.file(self.file.id).now[offset..offset + out.len()]);
+        world.file(self.file.id).now.read(offset, out);
     }
 }
 

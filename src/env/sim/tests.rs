@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::world::{Random, SECTOR};
+use super::image::{Image, PAGE, SECTOR};
+use super::world::Random;
 use super::*;
 use crate::base::hash::hash_key;
 
@@ -474,4 +475,71 @@ fn a_program_sees_what_it_sees_on_the_disk() {
             assert_eq!(in_memory, real, "in memory, seed {seed}, {step}");
         }
     }
+}
+
+/// Of an image in a test.
+const MOST: usize = 5 * PAGE + 7;
+
+/// Goal: an image is a vector of bytes, for itself and for each copy. Method: random steps on both, around the bounds of
+/// pages; the copy of some steps before is as it was.
+#[test]
+fn an_image_is_its_bytes_and_so_is_each_copy() {
+    let mut random = Random(7);
+    let mut place = |below: usize| {
+        let near = random.below(3) as usize * PAGE + 4 - random.below(9).min(4) as usize;
+        let anywhere = random.below(below as u64 + 1) as usize;
+        [near.min(below), anywhere][random.below(2) as usize]
+    };
+    let (mut image, mut bytes) = (Image::default(), Vec::<u8>::new());
+    let (mut copy, mut copied) = (image.clone(), Vec::new());
+    for step in 0..6_000 {
+        let (a, b) = (place(bytes.len()), place(bytes.len()));
+        let (from, to) = (a.min(b), a.max(b));
+        match place(5) {
+            0 => {
+                let len = place(MOST);
+                image.resize(len);
+                bytes.resize(len, 0);
+            }
+            1 => {
+                image.clear(from..to);
+                bytes[from..to].fill(0);
+            }
+            2 if copied.len() >= bytes.len() => {
+                image.copy(&copy, from..to);
+                bytes[from..to].copy_from_slice(&copied[from..to]);
+            }
+            3 => {
+                assert_eq!(copy.to_vec(), copied, "step {step}");
+                (copy, copied) = (image.clone(), bytes.clone());
+            }
+            _ => {
+                let piece: Vec<u8> = (from..to).map(|at| (at + step) as u8).collect();
+                image.write(from, &piece);
+                bytes[from..to].copy_from_slice(&piece);
+            }
+        }
+        assert_eq!(image.to_vec(), bytes, "step {step}");
+        let (from, to) = (from.min(bytes.len()), to.min(bytes.len()));
+        assert_eq!(
+            image.get(from, to - from).as_deref(),
+            Some(&bytes[from..to])
+        );
+        assert_eq!(image.get(from, bytes.len() + 1 - from), None);
+    }
+}
+
+/// Goal: none of the sectors that differ is left out, and of pages that three files share none is looked at.
+#[test]
+fn sectors_that_differ_are_named() {
+    let mut first = Image::default();
+    first.resize(MOST);
+    first.write(10, &[1; 3 * PAGE]);
+    let (mut second, mut third) = (first.clone(), first.clone());
+    assert!(Image::differing([&first, &second, &third]).is_empty());
+    second.write(PAGE, &[2]);
+    third.write(MOST - 1, &[3]);
+    let expected = (PAGE..2 * PAGE).chain(5 * PAGE..MOST);
+    let expected: Vec<usize> = expected.step_by(SECTOR).collect();
+    assert_eq!(Image::differing([&first, &second, &third]), expected);
 }

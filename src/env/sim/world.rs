@@ -27,10 +27,8 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::fault::{Call, FaultPlan, Filter};
+use super::image::{Image, SECTOR};
 use crate::env::fs::LockKind;
-
-/// The unit that a power cut keeps or loses as a whole.
-pub(super) const SECTOR: usize = 512;
 
 /// Pseudo-random numbers from a seed (splitmix64).
 #[derive(Clone, Debug)]
@@ -95,25 +93,24 @@ pub(super) enum Step {
 }
 
 impl Step {
-    pub(super) fn carry_out(&self, image: &mut Vec<u8>) {
+    pub(super) fn carry_out(&self, image: &mut Image) {
         match self {
             Step::Write { offset, bytes } => {
-                let end = offset + bytes.len();
-                image.resize(image.len().max(end), 0);
-                image[*offset..end].copy_from_slice(bytes);
+                image.resize(image.len().max(offset + bytes.len()));
+                image.write(*offset, bytes);
             }
-            Step::Size(len) => image.resize(*len, 0),
+            Step::Size(len) => image.resize(*len),
         }
     }
 
     /// Applies the step in the first bytes of each sector, as many as `kept` says; does not truncate, but zeroes what a
     /// truncation removes.
-    fn carry_out_in_part(&self, image: &mut Vec<u8>, kept: impl Fn(usize) -> usize) {
+    fn carry_out_in_part(&self, image: &mut Image, kept: impl Fn(usize) -> usize) {
         let (start, end) = match self {
             Step::Write { offset, bytes } => (*offset, offset + bytes.len()),
             Step::Size(len) => (*len, image.len()),
         };
-        image.resize(image.len().max(start).max(end), 0);
+        image.resize(image.len().max(start).max(end));
         let mut from = start;
         while from < end {
             let sector = from / SECTOR;
@@ -122,9 +119,9 @@ impl Step {
             if from < to {
                 match self {
                     Step::Write { bytes, .. } => {
-                        image[from..to].copy_from_slice(&bytes[from - start..to - start]);
+                        image.write(from, &bytes[from - start..to - start]);
                     }
-                    Step::Size(_) => image[from..to].fill(0),
+                    Step::Size(_) => image.clear(from..to),
                 }
             }
             from = next;
@@ -142,8 +139,8 @@ impl Step {
 
 #[derive(Clone, Default)]
 pub(super) struct FileState {
-    pub(super) now: Vec<u8>,
-    pub(super) durable: Vec<u8>,
+    pub(super) now: Image,
+    pub(super) durable: Image,
     /// The steps from `durable` to `now`; unused in a ring.
     pub(super) steps: Vec<Step>,
     /// A failed sync discarded some steps: until it is evicted, `now` differs from what the steps produce.
@@ -152,7 +149,7 @@ pub(super) struct FileState {
     pub(super) reserved: u64,
     durably_reserved: u64,
     /// For a ring, what the system has written to the disk by itself.
-    pub(super) written_back: Option<Vec<u8>>,
+    pub(super) written_back: Option<Image>,
     /// Open handles; an unlinked file exists while it has one.
     pub(super) handles: usize,
 }
@@ -232,15 +229,15 @@ impl FileState {
         };
         if let Some(written_back) = &self.written_back {
             let mut image = std::mem::take(&mut self.durable);
-            for at in (0..image.len()).step_by(SECTOR) {
+            for at in Image::differing([&image, written_back, &self.now]) {
                 let end = (at + SECTOR).min(image.len());
                 let sector = at / SECTOR;
                 let to = end.min(at + torn(sector));
                 let images = [None, Some(written_back), Some(&self.now), Some(&self.now)];
                 if let Some(from) = images[chance(sector as u64, images.len())] {
                     // A torn one has half of what was written back.
-                    image[at..end].copy_from_slice(&written_back[at..end]);
-                    image[at..to].copy_from_slice(&from[at..to]);
+                    image.copy(written_back, at..end);
+                    image.copy(from, at..to);
                 }
             }
             self.durable = image;
@@ -278,7 +275,7 @@ impl FileState {
         for (index, step) in steps.iter().enumerate() {
             step.carry_out_in_part(&mut image, |sector| kept(index, sector));
         }
-        image.resize(size, 0);
+        image.resize(size);
         self.durable = image;
     }
 
@@ -287,7 +284,7 @@ impl FileState {
         let from = sector * SECTOR;
         let to = (from + SECTOR).min(self.now.len());
         let image = self.written_back.as_mut().expect("a ring");
-        image[from..to].copy_from_slice(&self.now[from..to]);
+        image.copy(&self.now, from..to);
     }
 }
 
@@ -390,7 +387,7 @@ impl World {
     }
 
     /// The bytes of a file that a program reads. Some may have been evicted since a failed sync.
-    pub(super) fn look_at(&mut self, id: FileId) -> &[u8] {
+    pub(super) fn look_at(&mut self, id: FileId) -> &Image {
         let mut random = Random(self.random.0 ^ self.operations);
         let file = self.file(id);
         file.evict_by_chance(&mut random);

@@ -1,7 +1,6 @@
 //! Comments begin with a subject or the name of a thing, and not with a clause in its place.
 
 use std::fs;
-use std::path::Path;
 
 use super::{files, report};
 
@@ -19,7 +18,7 @@ fn begins_with_a_clause(line: &str) -> bool {
 
 #[test]
 fn comments_begin_with_their_subject() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = testkit::repository();
     let mut paths = vec![];
     for folder in ["src", "crates", "tests", "benches", "examples", "fuzz"] {
         files(&root.join(folder), &mut paths);

@@ -1,7 +1,6 @@
 //! Files that documents name exist, and define the names that stand beside them: "file.rs (`name`)", "`name`, src/file.rs".
 
 use std::fs;
-use std::path::Path;
 
 use super::{documents, files, report};
 
@@ -66,7 +65,7 @@ fn defines(source: &str, name: &str) -> bool {
 
 #[test]
 fn what_documents_name_exists() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = testkit::repository();
     let mut paths = vec![];
     for folder in ["src", "crates", "tests", "benches", "examples", "fuzz"] {
         files(&root.join(folder), &mut paths);

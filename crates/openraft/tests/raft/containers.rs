@@ -4,12 +4,10 @@
 //! Method: a log that makes, fills, drops and makes again is applied to a state that is left alone, to one that is opened again
 //! before each entry, and to one that is cut off from power and applies again what it lost.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{START, log_id};
+use crate::common::{START, log_id};
 use ebbtide::internals::Sim;
 use ebbtide::{ContainerOptions, DefaultTtl, ManualClock, Options};
 use ebbtide_openraft::{

@@ -5,13 +5,11 @@
 //! nothing; with the other everything is done that no answer may show, and its clock lets it purge all it may. After each entry
 //! both are read whole. Another log is cut off before calls of the disk; what was lost is applied again.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::model::Model;
-use common::{
+use crate::common::model::Model;
+use crate::common::{
     Applied, Ask, Counters, Life, NAMES, Program, START, Store, entry, log_id, millis, put,
 };
 use ebbtide::internals::Sim;
@@ -369,8 +367,12 @@ fn an_item_is_gone_in_the_millisecond_in_which_it_ends() {
         let ask = Ask::Create(0, "k".into(), "new".into(), Life::Never);
         entry(log_id(1, 1, index), stamp, stamp, vec![ask.into()])
     };
-    let done =
-        |applied: Applied| matches!(applied.answers[0].outcome, Ok(common::Told::Done(true)));
+    let done = |applied: Applied| {
+        matches!(
+            applied.answers[0].outcome,
+            Ok(crate::common::Told::Done(true))
+        )
+    };
     assert!(!done(replica.apply(create(1, START + 149))));
     assert!(done(replica.apply(create(2, START + 150))));
 }
@@ -401,7 +403,7 @@ fn a_repetition_is_answered_as_before_and_one_that_is_too_old_is_refused() {
     let first = Answer {
         index: 0,
         at_ms: START,
-        outcome: Ok(common::Told::Number(1)),
+        outcome: Ok(crate::common::Told::Number(1)),
     };
     assert_eq!(
         replica.apply(add(0, START)).answers,

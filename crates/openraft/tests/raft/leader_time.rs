@@ -5,16 +5,10 @@
 //! history in all orders.
 
 #[allow(dead_code)]
-#[path = "../src/log_time.rs"]
+#[path = "../../src/log_time.rs"]
 mod log_time;
 
-mod sync {
-    pub use std::sync::Arc;
-
-    pub use loom::sync::{Mutex, MutexGuard};
-}
-
-use log_time::{LogTime, NotLeading};
+use self::log_time::{LogTime, NotLeading};
 use loom::future::block_on;
 use loom::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use loom::thread;

@@ -3,17 +3,12 @@
 //!
 //! Method: histories of a few steps, each written for one promise; the log on a simulated disk, snapshots on real files.
 
-// Errors are openraft's, of the size that it gives them.
-#![allow(clippy::result_large_err)]
-
-mod common;
-
 use std::io::SeekFrom;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Ask, Counters, Life, Program, START, Store, entry, log_id, put};
+use crate::common::{Ask, Counters, Life, Program, START, Store, entry, log_id, put};
 use ebbtide::internals::Sim;
 use ebbtide_openraft::{LogStore, SnapshotData, StateOptions, StateStore};
 use openraft::storage::{RaftLogStorage, RaftLogStorageExt, RaftStateMachine};

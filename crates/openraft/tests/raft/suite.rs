@@ -3,16 +3,11 @@
 //! Method: the suite is run by three builders: as the databases are; with memtables of 4 KiB that are flushed before each read;
 //! and with databases that are opened again before each read. The wrappers change nothing but the wear.
 
-// Errors are openraft's, of the size that it gives them.
-#![allow(clippy::result_large_err)]
-
-mod common;
-
 use std::fmt::Debug;
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 
-use common::{Counters, Program, Store};
+use crate::common::{Counters, Program, Store};
 use ebbtide::Options;
 use ebbtide_openraft::{LogStore, SnapshotBuilder, SnapshotData, StateOptions, StateStore};
 use openraft::storage::{LogFlushed, RaftLogStorage, RaftStateMachine};
@@ -203,7 +198,7 @@ impl RaftStateMachine<Program> for State {
         self.worn().applied_state().await
     }
 
-    async fn apply<I>(&mut self, entries: I) -> Result<Vec<common::Applied>>
+    async fn apply<I>(&mut self, entries: I) -> Result<Vec<crate::common::Applied>>
     where
         I: IntoIterator<Item = Entry<Program>> + OptionalSend,
         I::IntoIter: OptionalSend,

@@ -3,9 +3,8 @@
 //!
 //! Method: nodes in one process, on real files, that call each other and can be cut off.
 
-mod common;
 #[allow(dead_code)]
-#[path = "../examples/replicated_sessions/wire.rs"]
+#[path = "../../examples/replicated_sessions/wire.rs"]
 mod wire;
 
 use std::collections::BTreeMap;
@@ -14,12 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{Ask, Counters, Life, Program, Told, millis};
+use self::wire::Nodes;
+use crate::common::{Ask, Counters, Life, Program, Told, millis};
 use ebbtide::{Clock, ManualClock, SystemClock};
 use ebbtide_openraft::{Leader, LogStore, Op, OpId, Reader, StateOptions, StateStore};
 use openraft::{BasicNode, Config, Raft, SnapshotPolicy};
 use tempfile::TempDir;
-use wire::Nodes;
 
 struct Node {
     id: u64,
