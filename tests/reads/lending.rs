@@ -128,10 +128,6 @@ impl World {
             .sizes(512 << dice.below(4), 64 << 10, 1 << 20)
             .open("/db")
             .unwrap();
-        #[cfg(not(feature = "zstd"))]
-        #[cfg(not(feature = "zstd"))]
-        let packed = [Compression::None, Compression::None, Compression::Lz4];
-        #[cfg(feature = "zstd")]
         let packed = [Compression::None, Compression::Zstd, Compression::Lz4];
         let options = ContainerOptions::new().compression(packed[dice.below(3) as usize]);
         World {

@@ -16,6 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod comments;
+mod features;
 mod named;
 
 /// These shelves do not know of each other.

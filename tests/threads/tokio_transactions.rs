@@ -243,7 +243,6 @@ fn what_tells_of_the_database_tells_tasks_the_same() {
     });
 }
 
-#[cfg(feature = "typed")]
 #[test]
 fn typed_containers_have_their_calls_in_tasks() {
     use ebbtide::TypedUpdate;
@@ -321,7 +320,6 @@ fn the_futures_can_be_spawned() {
         is_send(&tx.put(&items, "k", "v"));
         is_send(&tx.update(&items, "k", |_| Update::Keep));
         is_send(&items.explain("k"));
-        #[cfg(feature = "typed")]
         {
             let typed = items.typed::<String, u64>();
             is_send(&typed.get_with("k", async || Ok((1, Ttl::Never))));
@@ -332,7 +330,6 @@ fn the_futures_can_be_spawned() {
     });
 }
 
-#[cfg(feature = "typed")]
 #[test]
 fn typed_containers_and_views_have_the_calls_of_those_that_wait() {
     run(async |db, items, clock| {
