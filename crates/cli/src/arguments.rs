@@ -253,7 +253,7 @@ pub enum Command {
     ///
     /// With --cluster the folder is that of a node, which shares what it has with the others of its cluster. A build has that
     /// with the feature `cluster`.
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Print the members of a cluster, and change them
     ///
     /// DIR is the folder of one of its nodes, which runs on this machine by `ebbtide serve DIR --cluster`; any of them will do.
