@@ -43,9 +43,10 @@ const COMMANDS: [&str; 30] = [
 ];
 
 /// They print, and write nothing: nor does `serve`, without its feature.
-const READING: [&str; 15] = [
+const READING: [&str; 16] = [
     "backups",
     "changes",
+    "cluster",
     "completions",
     "containers",
     "count",
