@@ -2,17 +2,20 @@
 //! a cluster, by the feature `cluster`.
 
 use crate::arguments::Serve;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
+
+fn lacks(what: &str, feature: &str) -> Failure {
+    Failure::Refused(format!(
+        "this build has no {what}: `cargo install ebbtide-cli --features {feature}` makes one that does"
+    ))
+}
 
 #[cfg(not(feature = "serve"))]
 pub fn serve(flags: &Serve) -> Outcome {
-    let (what, feature) = match flags.cluster {
-        Some(_) => ("nodes of clusters", "cluster"),
-        None => ("server", "serve"),
-    };
-    Err(crate::failure::Failure::Refused(format!(
-        "this build has no {what}: `cargo install ebbtide-cli --features {feature}` makes one that does"
-    )))
+    Err(match flags.cluster {
+        Some(_) => lacks("nodes of clusters", "cluster"),
+        None => lacks("server", "serve"),
+    })
 }
 
 #[cfg(feature = "serve")]
@@ -21,13 +24,10 @@ pub fn serve(flags: &Serve) -> Outcome {
 
     use ebbtide_server::{Config, ServeError};
 
-    let refused = |error: ServeError| crate::failure::Failure::Refused(error.to_string());
     if !cfg!(feature = "cluster") && flags.cluster.is_some() {
-        return Err(crate::failure::Failure::Refused(
-            "this build has no nodes of clusters: `cargo install ebbtide-cli --features cluster` makes one that does"
-                .to_owned(),
-        ));
+        return Err(lacks("nodes of clusters", "cluster"));
     }
+    let refused = |error: ServeError| Failure::Refused(error.to_string());
     let config = Config::assemble(flags.config.as_deref(), std::env::vars(), members(flags));
     ebbtide_server::serve(&config.map_err(refused)?, |url| {
         // The program that started the server may not read where it listens.

@@ -254,8 +254,17 @@ fn a_database_is_no_node_and_a_node_no_database() {
     world.fails(2, &["put", "n", "c", "k", "v"]);
     let open = world.fails(2, &["serve", "other", "--cluster", "192.0.2.1:7421"]);
     assert!(open.contains("--cluster-cert"), "{open}");
+    // It joins once it can be asked, and not before.
+    let late = free_address();
+    let args = ["serve", "late", "--cluster", &late, "--join", &address];
+    let unasked = world.fails(2, &[&args[..], &["--http", &node.http]].concat());
+    assert!(unasked.contains(&node.http), "{unasked}");
+    assert_eq!(roles(&world.status(&node)), ["leader"]);
     drop(node);
     world.ok(&["put", "db", "c", "k", "v"]);
+    let held = world.fails(2, &["serve", "db", "--cluster", &address]);
+    assert!(held.contains("holds other things"), "{held}");
+    assert_eq!(world.ok(&["get", "db", "c", "k"]), "v");
     let none = world.fails(2, &["cluster", "status", "db"]);
     assert!(none.contains("no node of db runs"), "{none}");
 }

@@ -135,6 +135,22 @@ async fn a_folder_that_has_lost_a_part_is_an_error_and_loses_nothing_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_made_in_a_folder_that_has_nothing_else() {
+    let folder = testkit::scratch();
+    let db = ebbtide::Database::open(folder.path()).unwrap();
+    db.close().unwrap();
+    let refused = common::options().open(folder.path()).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("holds other things"),
+        "{refused}"
+    );
+    for none in ["node", "log", "group-0"] {
+        assert!(!folder.path().join(none).exists());
+    }
+    ebbtide::Database::open(folder.path()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_is_said_not_to_be_done_is_not() {
     let mut cluster = Cluster::of(1).await;
     let c = cluster.nodes[0].create_container("c").await.unwrap();

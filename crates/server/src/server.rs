@@ -57,15 +57,6 @@ impl Server {
             figures: Figures::default(),
             most_connections: config.max_connections,
         };
-        let scheme = if tls.is_some() { "https" } else { "http" };
-        let backing = Backing::open(config)?;
-        let state = match backing.site(door, scheme) {
-            Ok(state) => state,
-            Err(error) => {
-                backing.end();
-                return Err(error);
-            }
-        };
         let fails = |error: std::io::Error| {
             ServeError::new(format!("{} cannot be listened on: {error}.", config.http))
         };
@@ -79,6 +70,16 @@ impl Server {
             })
             .map_err(fails)?;
         let address = listener.local_addr().map_err(fails)?;
+        // After the address is there, for a new node joins its cluster when it is opened.
+        let backing = Backing::open(config)?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let state = match backing.site(door, scheme) {
+            Ok(state) => state,
+            Err(error) => {
+                backing.end();
+                return Err(error);
+            }
+        };
         let (stop, stopped) = watch::channel(false);
         let most = config.max_connections;
         let run = move || {

@@ -48,7 +48,7 @@ impl Image {
         self.len = len;
     }
 
-    /// Makes bytes zeros, and drops the pages that are nothing else then.
+    /// Makes bytes zeros, and drops the pages that the range covers.
     pub(super) fn clear(&mut self, range: Range<usize>) {
         assert!(range.end <= self.len, "within the file");
         let whole = range.start.div_ceil(PAGE)..range.end / PAGE;

@@ -20,6 +20,8 @@ use ebbtide::shared::files;
 use super::draw;
 
 const NAME: &str = "node";
+/// Where it is written, before it gets its name.
+const NEW: &str = "node.new";
 const HEAD: &str = "ebbtide-cluster 1";
 
 /// See the file's head.
@@ -56,14 +58,7 @@ impl Identity {
         let text = match fs::read(&path) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return match folder.join("log").exists() || folder.join("group-0").exists() {
-                    // A node without its name would be another one with the same promises.
-                    true => Err(damaged(
-                        &path,
-                        "is missing, and the folder has a node's files",
-                    )),
-                    false => Ok(None),
-                };
+                return expect_empty(folder).map(|()| None);
             }
             Err(error) => return Err(error),
         };
@@ -85,7 +80,7 @@ impl Identity {
     /// Writes it durably.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         files::create_dir_all(folder)?;
-        let new = folder.join("node.new");
+        let new = folder.join(NEW);
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -115,6 +110,30 @@ fn parse(text: &str) -> Option<Identity> {
         is_first: field("first")?.parse().ok()?,
         was_opened: field("opened")?.parse().ok()?,
     })
+}
+
+/// A folder for a new node.
+fn expect_empty(folder: &Path) -> io::Result<()> {
+    if folder.join("log").exists() || folder.join("group-0").exists() {
+        // A node without its name would be another one with the same promises.
+        let what = "is missing, and the folder has a node's files";
+        return Err(damaged(&folder.join(NAME), what));
+    }
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let name = entry?.file_name();
+        if name != NEW && name != "lost+found" {
+            let text = format!(
+                "{} holds other things and no node: one is made in a folder that is missing or empty",
+                folder.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+    }
+    Ok(())
 }
 
 /// The parts of a node that was open once.

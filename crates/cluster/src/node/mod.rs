@@ -210,6 +210,12 @@ impl Node {
         let rooms = Arc::new(options.rooms(folder, identity.node));
         let replica = options.replica(identity.node, clock.clone(), checks.clone());
         let opened = Replica::open(folder, replica, calls.clone()).await;
+        let opened = opened.and_then(|replica| {
+            if !identity.was_opened {
+                identity.opened(folder)?;
+            }
+            Ok(replica)
+        });
         let replica = match opened {
             Ok(replica) => replica,
             Err(error) => {
@@ -217,9 +223,6 @@ impl Node {
                 return Err(error);
             }
         };
-        if !identity.was_opened {
-            identity.opened(folder)?;
-        }
         let core = Arc::new(Core {
             identity,
             addr,

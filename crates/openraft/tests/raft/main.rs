@@ -1,5 +1,5 @@
-//! Log, state and leadership as openraft and programs on it see them: a file a promise, one program, for linking takes longer than
-//! most of them run.
+//! The tests of log, state and leadership, as openraft and programs on it see them. Each file has the tests of one promise. They are
+//! one program because linking one takes longer than most of them run.
 
 // Errors are openraft's, of the size that it gives them.
 #![allow(clippy::result_large_err)]

@@ -1,7 +1,5 @@
 //! The program that tests run: named numbers and texts, each with a life.
 
-#![allow(dead_code)]
-
 pub mod model;
 
 use std::io;

@@ -1,7 +1,5 @@
 //! The program, restated: maps from which whatever has ended is taken out when time moves.
 
-#![allow(dead_code)]
-
 use std::collections::{BTreeMap, HashMap};
 
 use ebbtide_openraft::{Answer, OLDEST_OP_MS, OP_AHEAD_MS, Op, OpId, Refused};
