@@ -2,7 +2,6 @@
 
 pub mod model;
 
-use std::io;
 use std::time::Duration;
 
 use ebbtide::{ContainerOptions, DefaultTtl, Ttl};
@@ -215,8 +214,4 @@ pub fn entry(
 
 pub fn put(key: &str, life: Life) -> Op<Ask> {
     Ask::Put(0, key.into(), "v".into(), life).into()
-}
-
-pub fn failed(error: impl std::fmt::Display) -> io::Error {
-    io::Error::other(error.to_string())
 }
