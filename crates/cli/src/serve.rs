@@ -1,5 +1,5 @@
-//! `ebbtide serve`: documents on the protocol of Azure Cosmos DB, which a build without the feature `serve` has not, or a node of
-//! a cluster, by the feature `cluster`.
+//! `ebbtide serve`: with the feature `serve`, documents on the protocol of Azure Cosmos DB; with the feature `cluster`, a node of a
+//! cluster.
 
 use crate::arguments::Serve;
 use crate::failure::{Failure, Outcome};

@@ -42,13 +42,13 @@ pub(crate) async fn accept(
             }
         };
         let Ok(permit) = connections.clone().try_acquire_owned() else {
-            let figures = &state.door().figures;
+            let figures = &state.frontend().figures;
             figures.refused_connections.fetch_add(1, Ordering::Relaxed);
             continue;
         };
         let (state, tls, stop) = (state.clone(), tls.clone(), stop.clone());
         tokio::spawn(async move {
-            let open = &state.door().figures.connections;
+            let open = &state.frontend().figures.connections;
             open.fetch_add(1, Ordering::Relaxed);
             serve(stream, peer, &state, tls.as_deref(), stop).await;
             open.fetch_sub(1, Ordering::Relaxed);

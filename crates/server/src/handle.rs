@@ -14,7 +14,7 @@ use crate::limits::{BODY_BYTES, BODY_TIME, THROWN_AWAY_BYTES, fits};
 use crate::path::{Path, Resource};
 use crate::reply::{Answer, Failure};
 use crate::request::Request;
-use crate::state::{Door, Shared, Site, State};
+use crate::state::{Frontend, Service, Shared, State};
 use crate::{account, catalog, items, metrics, offers, own, page, query, status};
 
 /// Answers a request; never fails.
@@ -33,7 +33,7 @@ pub(crate) async fn handle(
         failure.into_reply(&activity)
     });
     state
-        .door()
+        .frontend()
         .figures
         .count(reply.status, request_bytes, reply.body.len());
     tracing::debug!(
@@ -67,7 +67,7 @@ async fn answer(
     request: hyper::Request<Incoming>,
 ) -> (Answer, usize) {
     let (parts, body) = request.into_parts();
-    let path = match admit(state.door(), &parts.method, &parts.headers, &parts.uri) {
+    let path = match admit(state.frontend(), &parts.method, &parts.headers, &parts.uri) {
         Ok(path) => path,
         Err(failure) => return (Err(failure), 0),
     };
@@ -91,15 +91,16 @@ async fn answer(
         body,
     };
     if let Some(writes) = writes(&request) {
-        state.door().figures.came(writes);
+        state.frontend().figures.came(writes);
     }
     if let Some(answer) = state.at_once(&request) {
         return (answer, bytes);
     }
     let state = state.clone();
     // The threads of the runtime are for connections; work that may wait for the disk has others.
-    let work =
-        tokio::task::spawn_blocking(move || state.door().figures.work(|| state.route(&request)));
+    let work = tokio::task::spawn_blocking(move || {
+        state.frontend().figures.work(|| state.route(&request))
+    });
     let outcome = work.await.unwrap_or_else(|_| {
         Err(Failure::new(
             500,
@@ -111,12 +112,20 @@ async fn answer(
 }
 
 /// The path of a request that may be answered.
-fn admit(door: &Door, method: &Method, headers: &HeaderMap, uri: &Uri) -> Result<Path, Failure> {
+fn admit(
+    frontend: &Frontend,
+    method: &Method,
+    headers: &HeaderMap,
+    uri: &Uri,
+) -> Result<Path, Failure> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let host = text(HOST.as_str()).unwrap_or_default();
     // Of two hosts, and of the one in the line of the request, others may take the one that is not looked at here.
     let is_one = headers.get_all(HOST).iter().count() <= 1;
-    if !is_one || !door.hosts.has(host) || !uri.host().is_none_or(|host| door.hosts.has(host)) {
+    if !is_one
+        || !frontend.hosts.has(host)
+        || !uri.host().is_none_or(|host| frontend.hosts.has(host))
+    {
         let message =
             format!("This server is not known by the name {host:?}; --host gives it names.");
         return Err(Failure::new(403, "Forbidden", message));
@@ -129,7 +138,7 @@ fn admit(door: &Door, method: &Method, headers: &HeaderMap, uri: &Uri) -> Result
         Resource::Account => page::is_asked_for(headers),
         _ => false,
     };
-    if let Some(key) = door.key.as_ref().filter(|_| !is_open) {
+    if let Some(key) = frontend.key.as_ref().filter(|_| !is_open) {
         let request = Signed {
             verb: method.as_str(),
             path: &path,
@@ -197,9 +206,9 @@ fn too_large() -> Failure {
     Failure::new(413, "RequestEntityTooLarge", message)
 }
 
-impl Site for State {
-    fn door(&self) -> &Door {
-        &self.door
+impl Service for State {
+    fn frontend(&self) -> &Frontend {
+        &self.frontend
     }
 
     fn at_once(&self, request: &Request) -> Option<Answer> {

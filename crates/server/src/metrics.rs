@@ -14,23 +14,23 @@ use metrics::{
 
 use crate::limits::{MEMORY_BYTES, THREADS, memory_in_use};
 use crate::reply::{Answer, Failure, Reply};
-use crate::state::{Door, State};
+use crate::state::{Frontend, State};
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(crate) fn metrics(state: &State) -> Answer {
-    answer(&state.door, || {
+    answer(&state.frontend, || {
         state.documents.engine().publish_metrics()?;
         containers(state)
     })
 }
 
 /// The figures that `publish` records, and the server's own.
-pub(crate) fn answer(door: &Door, publish: impl FnOnce() -> Result<(), Failure>) -> Answer {
+pub(crate) fn answer(frontend: &Frontend, publish: impl FnOnce() -> Result<(), Failure>) -> Answer {
     let recorded = Recorded::default();
     with_local_recorder(&recorded, || {
         publish()?;
-        server(door);
+        server(frontend);
         Ok::<(), Failure>(())
     })?;
     Ok(Reply::text(200, recorded.text(), CONTENT_TYPE))
@@ -55,8 +55,8 @@ fn containers(state: &State) -> Result<(), Failure> {
     Ok(())
 }
 
-fn server(door: &Door) {
-    let figures = &door.figures;
+fn server(frontend: &Frontend) {
+    let figures = &frontend.figures;
     describe_counter!(
         "ebbtide_http_requests_total",
         "requests that were answered, by the class of the status"
@@ -104,7 +104,7 @@ fn server(door: &Door) {
         (
             "ebbtide_http_connections_most",
             "connections at once",
-            door.most_connections as u64,
+            frontend.most_connections as u64,
         ),
         (
             "ebbtide_http_threads_in_use",

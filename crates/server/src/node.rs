@@ -24,7 +24,7 @@ use crate::own;
 use crate::path::Resource;
 use crate::reply::{Answer, Failure, Reply};
 use crate::request::Request;
-use crate::state::{Door, Site};
+use crate::state::{Frontend, Service};
 use crate::{catalog, metrics as figures};
 
 /// A node that is open, until it is ended.
@@ -71,9 +71,9 @@ impl Opened {
         })
     }
 
-    pub fn site(&self, door: Door) -> Arc<dyn Site> {
+    pub fn service(&self, frontend: Frontend) -> Arc<dyn Service> {
         Arc::new(Member {
-            door,
+            frontend,
             node: self.node.clone(),
             runtime: self.runtime.handle().clone(),
         })
@@ -138,14 +138,14 @@ fn tls(config: &Config) -> Result<Option<Tls>, ServeError> {
 }
 
 struct Member {
-    door: Door,
+    frontend: Frontend,
     node: Node,
     runtime: Handle,
 }
 
-impl Site for Member {
-    fn door(&self) -> &Door {
-        &self.door
+impl Service for Member {
+    fn frontend(&self) -> &Frontend {
+        &self.frontend
     }
 
     fn at_once(&self, request: &Request) -> Option<Answer> {
@@ -158,7 +158,7 @@ impl Site for Member {
     fn route(&self, request: &Request) -> Answer {
         match &request.path.resource {
             Resource::Ready => ready(&self.node.status()),
-            Resource::Metrics => figures::answer(&self.door, || {
+            Resource::Metrics => figures::answer(&self.frontend, || {
                 publish(&self.node);
                 Ok(())
             }),

@@ -24,7 +24,7 @@ use crate::limits::{LEFT_OVER, THREADS};
 use crate::notify::notify;
 use crate::offers;
 use crate::places::Places;
-use crate::state::{Door, Figures, Shared, State};
+use crate::state::{Figures, Frontend, Shared, State};
 use crate::tls::Tls;
 
 /// A server that runs in threads of its own, until it is stopped or dropped.
@@ -51,7 +51,7 @@ impl Server {
     ) -> Result<Server, ServeError> {
         config.check()?;
         let tls = Tls::new(config)?;
-        let door = Door {
+        let frontend = Frontend {
             key: key(config)?,
             hosts: Hosts::new(&config.hosts),
             figures: Figures::default(),
@@ -73,7 +73,7 @@ impl Server {
         // After the address is there, for a new node joins its cluster when it is opened.
         let backing = Backing::open(config)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let state = match backing.site(door, scheme) {
+        let state = match backing.service(frontend, scheme) {
             Ok(state) => state,
             Err(error) => {
                 backing.end();
@@ -169,18 +169,18 @@ impl Backing {
         })
     }
 
-    fn site(&self, door: Door, scheme: &'static str) -> Result<Shared, ServeError> {
+    fn service(&self, frontend: Frontend, scheme: &'static str) -> Result<Shared, ServeError> {
         let (engine, clock) = match self {
             Backing::Database { engine, clock, .. } => (engine, clock),
             #[cfg(feature = "cluster")]
-            Backing::Node(node) => return Ok(node.site(door)),
+            Backing::Node(node) => return Ok(node.service(frontend)),
         };
         let fails = |error: ebbtide_documents::Error| ServeError::new(error.to_string());
         let documents = Documents::with(engine.clone()).map_err(fails)?;
         let partitions =
             offers::partitions(engine).map_err(|error| ServeError::new(error.to_string()))?;
         Ok(Arc::new(State {
-            door,
+            frontend,
             documents,
             clock: clock.clone(),
             partitions,

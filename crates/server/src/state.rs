@@ -1,4 +1,4 @@
-//! The state that all connections share: of every server the [`Door`]; of one over a database of its own the [`State`].
+//! The state that all connections share: of every server the [`Frontend`]; of one over a database of its own the [`State`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,9 +14,9 @@ use crate::places::Places;
 use crate::reply::Answer;
 use crate::request::Request;
 
-/// The place that requests come to.
-pub(crate) trait Site: Send + Sync + 'static {
-    fn door(&self) -> &Door;
+/// The part that answers requests: a database of documents, or a node of a cluster.
+pub(crate) trait Service: Send + Sync + 'static {
+    fn frontend(&self) -> &Frontend;
 
     /// The answer to a request for which nothing has to be waited for.
     fn at_once(&self, request: &Request) -> Option<Answer>;
@@ -25,10 +25,10 @@ pub(crate) trait Site: Send + Sync + 'static {
     fn route(&self, request: &Request) -> Answer;
 }
 
-pub(crate) type Shared = Arc<dyn Site>;
+pub(crate) type Shared = Arc<dyn Service>;
 
-/// The conditions on which requests come in, and the counts of those that have.
-pub(crate) struct Door {
+/// The part of the state that admits and counts requests, whatever answers them.
+pub(crate) struct Frontend {
     /// Requests are signed with this one, where there is one.
     pub key: Option<Key>,
     pub hosts: Hosts,
@@ -38,7 +38,7 @@ pub(crate) struct Door {
 }
 
 pub(crate) struct State {
-    pub door: Door,
+    pub frontend: Frontend,
     pub documents: Documents,
     /// The clock of the database, where clients may move it.
     pub clock: Option<ManualClock>,

@@ -183,7 +183,7 @@ fn disk(usage: &DiskUsage) -> Value {
 
 /// Since the start.
 fn counters(state: &State, stats: &Stats) -> Value {
-    let figures = &state.door.figures;
+    let figures = &state.frontend.figures;
     let requests: u64 = (1..6).map(|class| figures.requests(class)).sum();
     json!({
         "requests": requests,
@@ -202,13 +202,13 @@ fn slots(state: &State) -> Value {
         slot(
             "connections",
             "",
-            state.door.figures.open_connections(),
-            state.door.most_connections
+            state.frontend.figures.open_connections(),
+            state.frontend.most_connections
         ),
         slot(
             "requests on threads",
             "",
-            state.door.figures.working(),
+            state.frontend.figures.working(),
             THREADS
         ),
         slot("bodies of requests", "bytes", memory_in_use(), MEMORY_BYTES),

@@ -8,8 +8,8 @@ use clap::Subcommand;
 pub enum ClusterAction {
     /// Print the members: what each is, how far it is behind, what troubles it
     ///
-    /// Each by its own word; one that does not answer within a second is said to. LAG is the number of entries of the log that
-    /// a member has yet to apply.
+    /// Each member reports on itself. For one that does not answer within a second the reason is shown. LAG is the number of
+    /// entries of the log that a member has yet to apply.
     #[command(after_help = "Example:\n  ebbtide cluster status data/1")]
     Status {
         /// The folder of a node that runs
@@ -28,7 +28,7 @@ pub enum ClusterAction {
     },
     /// Take a member out of the cluster, for good
     ///
-    /// It is not to come back: who joins again does so with a new folder. The others are a majority of a smaller cluster.
+    /// Its folder cannot come back: let a new folder join instead. From then on majorities are counted without it.
     #[command(after_help = "Example:\n  ebbtide cluster remove data/1 127.0.0.1:7423")]
     Remove {
         /// The folder of a node that runs
@@ -40,7 +40,7 @@ pub enum ClusterAction {
     },
     /// Print the member that leads, or let another one lead
     ///
-    /// Exit status 1: none leads. No write is taken for the second or so that a change takes.
+    /// Exit status 1: none leads. Writes wait while the leader changes, for about a second.
     #[command(after_help = "Example:\n  ebbtide cluster leader data/1 127.0.0.1:7422")]
     Leader {
         /// The folder of a node that runs
