@@ -42,6 +42,8 @@ mod net;
 mod node;
 mod raft;
 mod room;
+#[doc(hidden)]
+pub mod shared;
 
 pub use check::{Checked, CheckedNode};
 pub use face::{
@@ -49,4 +51,4 @@ pub use face::{
     Told, Transaction,
 };
 pub use net::Tls;
-pub use node::{Node, NodeOptions};
+pub use node::{Node, NodeOptions, Snapshot};

@@ -414,3 +414,95 @@ async fn the_last_node_is_not_removed_and_another_cluster_is_not_joined_twice() 
     other.close().await;
     cluster.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_makes_changes_and_drops_containers_with_its_writes_or_not_at_all() {
+    let cluster = Cluster::of(3).await;
+    let [one, two, three] = &cluster.nodes[..] else {
+        unreachable!()
+    };
+    let names = one.create_container("names").await.unwrap();
+    let mut batch = Batch::new();
+    batch.require(&names, "carts", Expect::Absent);
+    batch.put(&names, "carts", "v");
+    batch.create_container("carts", DefaultTtl::After(Duration::from_secs(60)));
+    let made = two.write(batch.clone()).await.unwrap();
+    let carts = three.container("carts");
+    assert_eq!(
+        carts.default_ttl().await.unwrap().value,
+        DefaultTtl::After(Duration::from_secs(60))
+    );
+    let record = names.item("carts").await.unwrap().value.unwrap();
+    assert_eq!(record.version(), made.value, "its write is the last of it");
+    let again = two.write(batch).await.unwrap_err();
+    assert!(again.is_conflict());
+    let mut taken = Batch::new();
+    taken.put(&names, "taken", "v");
+    taken.create_container("carts", DefaultTtl::Off);
+    let refused = one.write(taken).await.unwrap_err();
+    assert!(matches!(refused, Error::Conflict { container, .. } if container == "carts"));
+    assert!(names.get("taken").await.unwrap().value.is_none());
+
+    carts.put("a", "1").await.unwrap();
+    let before = one.snapshot(ReadLevel::Linearizable, Default::default());
+    let before = before.await.unwrap();
+    let mut batch = Batch::new();
+    batch.set_default_ttl(&carts, DefaultTtl::NoDefault);
+    batch.delete_range(&carts, ..);
+    batch.put(&carts, "b", "2");
+    three.write(batch).await.unwrap();
+    let items = carts.range(.., 9).await.unwrap().value;
+    assert_eq!(items.len(), 1);
+    assert_eq!((items[0].key(), items[0].expires_at()), (&b"b"[..], None));
+    assert_eq!(millis(before.at), START);
+    let then = before.value.container("carts").unwrap();
+    assert_eq!(then.get("a").unwrap().unwrap(), "1", "it stays as it was");
+    let mut batch = Batch::new();
+    batch.delete(&names, "carts").drop_container("carts");
+    one.write(batch).await.unwrap();
+    let mut batch = Batch::new();
+    batch.put(&names, "late", "v").drop_container("carts");
+    let gone = two.write(batch).await.unwrap_err();
+    assert!(matches!(gone, Error::NoContainer(name) if name == "carts"));
+    assert_eq!(three.containers().await.unwrap().value, ["names"]);
+    assert!(names.is_empty().await.unwrap().value);
+    assert!(one.check().await.unwrap().agree());
+    cluster.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_with_commands_is_one_that_can_be_judged_and_counts_its_versions() {
+    let cluster = Cluster::of(1).await;
+    let node = &cluster.nodes[0];
+    let carts = node.create_container("carts").await.unwrap();
+    // Commands that change nothing are no writes, or they are; the version is right.
+    let mut batch = Batch::new();
+    batch.set_default_ttl(&carts, DefaultTtl::Off);
+    batch.delete_range(&carts, "b".."a");
+    batch.delete_range(&carts, "a".."c");
+    batch.put(&carts, "a", "1").put(&carts, "b", "2");
+    let version = node.write(batch).await.unwrap().value;
+    let last = carts.item("b").await.unwrap().value.unwrap();
+    assert_eq!(last.version(), version);
+
+    let refused = |batch: Batch| async move { node.write(batch).await.unwrap_err() };
+    let mut dropped = Batch::new();
+    dropped.put(&carts, "c", "3").drop_container("carts");
+    let mut twice = Batch::new();
+    let default = DefaultTtl::Off;
+    twice.put(&carts, "c", "3");
+    twice
+        .create_container("d", default)
+        .create_container("d", default);
+    let mut touched = Batch::new();
+    touched.delete_range(&carts, ..).touch(&carts, "a");
+    let mut named = Batch::new();
+    named.put(&carts, "c", "3").create_container("", default);
+    for batch in [dropped, twice, touched, named] {
+        let error = refused(batch).await;
+        assert!(matches!(error, Error::Invalid(_)), "{error}");
+    }
+    assert_eq!(node.containers().await.unwrap().value, ["carts"]);
+    assert_eq!(carts.range(.., 9).await.unwrap().value.len(), 2);
+    cluster.close().await;
+}

@@ -194,6 +194,19 @@ impl<C: RaftTypeConfig> Reader<C> {
         self.shared.open().db.close()
     }
 
+    /// The state's database as of now, for figures: whoever writes it parts this replica from the others.
+    #[doc(hidden)]
+    pub fn database(&self) -> ebbtide::Database {
+        self.shared.open().db.clone()
+    }
+
+    /// A container of the state's database, likewise.
+    #[doc(hidden)]
+    pub fn container(&self, name: &str) -> Option<ebbtide::Container> {
+        let found = self.shared.open().containers().get(name).cloned();
+        found.filter(|_| !is_reserved(name))
+    }
+
     /// Figures of the state's database.
     pub fn stats(&self) -> ebbtide::Stats {
         self.shared.open().db.stats()

@@ -1,11 +1,11 @@
 //! Batches.
 
 use bytes::Bytes;
-use ebbtide::{Ttl, Version};
+use ebbtide::{DefaultTtl, KeyBounds, Ttl, Version};
 
-use super::container::life;
+use super::container::{bounds, life};
 use super::{Container, Error};
-use crate::machine::body::{Act, Body, Life, When, Write};
+use crate::machine::body::{Act, Body, Command, Ending, Life, When, Write};
 
 /// A condition on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,7 @@ impl Expect {
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     writes: Vec<Write>,
+    commands: Vec<(String, Command)>,
     refused: Option<String>,
 }
 
@@ -167,16 +168,72 @@ impl Batch {
         self.push(container, key, expect.when(), Act::Require)
     }
 
-    /// The number of writes and conditions.
+    /// Makes a container with this default ttl; where there is one of this name, the batch is a conflict. Its items are for later
+    /// writes.
+    ///
+    /// As each of the commands below it is done before the writes of the batch, which then has an entry of the log of its own. The
+    /// writes of such a batch are puts, deletions and conditions, and a container that it makes or drops is in it once; else it is
+    /// [`Error::Invalid`].
+    pub fn create_container(
+        &mut self,
+        name: impl AsRef<str>,
+        default: impl Into<DefaultTtl>,
+    ) -> &mut Batch {
+        self.with_ending(name.as_ref(), default.into(), Command::Create)
+    }
+
+    /// As [`Container::set_default_ttl`].
+    pub fn set_default_ttl(
+        &mut self,
+        container: &Container,
+        default: impl Into<DefaultTtl>,
+    ) -> &mut Batch {
+        self.with_ending(container.name(), default.into(), Command::SetDefault)
+    }
+
+    /// As [`Container::delete_range`]. What this batch writes stays.
+    pub fn delete_range(&mut self, container: &Container, range: impl KeyBounds) -> &mut Batch {
+        let (start, end) = bounds(&range);
+        self.command(container.name(), Command::DeleteRange(start, end))
+    }
+
+    /// Drops a container with everything in it. Where there is none of this name, nothing of the batch is done:
+    /// [`Error::NoContainer`].
+    pub fn drop_container(&mut self, name: impl AsRef<str>) -> &mut Batch {
+        self.command(name.as_ref(), Command::Drop)
+    }
+
+    fn with_ending(
+        &mut self,
+        name: &str,
+        default: DefaultTtl,
+        command: impl FnOnce(Ending) -> Command,
+    ) -> &mut Batch {
+        match Ending::of(default) {
+            Some(ending) => self.command(name, command(ending)),
+            None => {
+                let why = format!("a default ttl of {default:?}");
+                self.refused.get_or_insert(why);
+                self
+            }
+        }
+    }
+
+    fn command(&mut self, name: &str, command: Command) -> &mut Batch {
+        self.commands.push((name.to_owned(), command));
+        self
+    }
+
+    /// The number of writes, conditions and commands.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.writes.len()
+        self.writes.len() + self.commands.len()
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.writes.is_empty()
+        self.len() == 0
     }
 
     /// Forgets all of them.
@@ -187,7 +244,11 @@ impl Batch {
     pub(crate) fn into_body(self) -> Result<Body, Error> {
         match self.refused {
             Some(why) => Err(Error::Invalid(why)),
-            None => Ok(Body::Batch(self.writes)),
+            None if self.commands.is_empty() => Ok(Body::Batch(self.writes)),
+            None => Ok(Body::Whole {
+                writes: self.writes,
+                commands: self.commands,
+            }),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! Transaction  read set, [(container, key, act)]          nothing, where what was read is not what stands there now
 //! Command      container, what                            alone in an entry: ranges, default ttls, containers
 //! Check                                                   alone in an entry: each replica digests its state, and writes nothing
+//! Whole        [(container, key, act)], [(container, what)]  alone in an entry: all or nothing
 //! ```
 //!
 //! Invariants:
@@ -25,16 +26,35 @@ use serde::{Deserialize, Serialize};
 pub enum Body {
     One(Write),
     Batch(Vec<Write>),
-    Transaction { reads: ReadSet, writes: Vec<Write> },
-    Command { container: String, what: Command },
+    Transaction {
+        reads: ReadSet,
+        writes: Vec<Write>,
+    },
+    Command {
+        container: String,
+        what: Command,
+    },
     Check,
+    Whole {
+        writes: Vec<Write>,
+        commands: Vec<(String, Command)>,
+    },
 }
 
 impl Body {
+    /// Whether it is to be alone in its entry.
+    pub fn is_alone(&self) -> bool {
+        matches!(
+            self,
+            Body::Command { .. } | Body::Check | Body::Whole { .. }
+        )
+    }
+
     /// How many items it writes.
     pub fn writes(&self) -> usize {
         match self {
             Body::Batch(writes) | Body::Transaction { writes, .. } => writes.len(),
+            Body::Whole { writes, commands } => writes.len() + commands.len(),
             _ => 1,
         }
     }

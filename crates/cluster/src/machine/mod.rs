@@ -47,6 +47,7 @@ impl Machine for Containers {
             }
             Body::Command { container, what } => command(container, what, step),
             Body::Check => check(&self.checks, step),
+            Body::Whole { writes, commands } => whole(writes, commands, step),
         }
     }
 }
@@ -75,13 +76,79 @@ fn one(write: &Write, step: &mut Step<'_>) -> Result<Reply, StepError> {
     act(write, found, step)
 }
 
-/// All of them, or none: conditions are judged before anything is written, but see what the writes before have done.
+/// All of them, or none.
 fn all(writes: &[Write], step: &mut Step<'_>) -> Result<Reply, StepError> {
+    if let Some(stop) = judge(writes, step)? {
+        return Ok(stop);
+    }
+    act_all(writes, step)
+}
+
+/// The same with commands, which come first: versions of writes are the last ones. Reads do not see what a command of the same
+/// entry does, so each command is about a container of its own or about one that stays, and writes go by no item that is there.
+fn whole(
+    writes: &[Write],
+    commands: &[(String, Command)],
+    step: &mut Step<'_>,
+) -> Result<Reply, StepError> {
+    if step.commands().is_none() {
+        return Err(StepError::refuse("it is to be alone in its entry"));
+    }
+    check_whole(writes, commands)?;
+    if let Some(stop) = judge(writes, step)? {
+        return Ok(stop);
+    }
+    for (container, what) in commands {
+        match (what, step.has_container(container)) {
+            (Command::Create(_), true) => {
+                return Ok(Reply::Conflict {
+                    container: container.clone(),
+                    key: Bytes::new(),
+                });
+            }
+            (Command::Create(_), false) | (_, true) => {}
+            (_, false) => return Ok(Reply::NoContainer(container.clone())),
+        }
+    }
+    for (container, what) in commands {
+        command(container, what, step)?;
+    }
+    act_all(writes, step)
+}
+
+fn check_whole(writes: &[Write], commands: &[(String, Command)]) -> Result<(), StepError> {
+    let goes_by_items =
+        |write: &Write| !matches!(write.act, Act::Put(..) | Act::Delete | Act::Require);
+    if writes.iter().any(goes_by_items) {
+        return Err(StepError::refuse(
+            "a batch with commands to containers has puts, deletions and conditions",
+        ));
+    }
+    for (place, (container, what)) in commands.iter().enumerate() {
+        if !matches!(what, Command::Create(_) | Command::Drop) {
+            continue;
+        }
+        let mut others = commands.iter().enumerate();
+        let is_named = others.any(|(other, (name, _))| other != place && name == container);
+        let is_written =
+            |write: &Write| matches!(what, Command::Drop) && write.container == *container;
+        if is_named || writes.iter().any(is_written) {
+            return Err(StepError::refuse(format!(
+                "{container:?} is made or dropped, and the same batch does more with it"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The reason why nothing is written, if there is one: conditions are judged before anything is, but see what the writes before
+/// them will do.
+fn judge(writes: &[Write], step: &mut Step<'_>) -> Result<Option<Reply>, StepError> {
     if let Some(stop) = writes
         .iter()
         .find_map(|write| missing(&write.container, step))
     {
-        return Ok(stop);
+        return Ok(Some(stop));
     }
     let mut own = std::collections::HashMap::new();
     for write in writes {
@@ -99,10 +166,10 @@ fn all(writes: &[Write], step: &mut Step<'_>) -> Result<Reply, StepError> {
             (false, _) => holds(write, step.get(&write.container, &write.key)?.as_ref()),
         };
         if !holds {
-            return Ok(Reply::Conflict {
+            return Ok(Some(Reply::Conflict {
                 container: write.container.clone(),
                 key: write.key.clone(),
-            });
+            }));
         }
         match write.act {
             Act::Put(..) => own.insert(place, true),
@@ -110,6 +177,10 @@ fn all(writes: &[Write], step: &mut Step<'_>) -> Result<Reply, StepError> {
             Act::Touch | Act::Expire(_) | Act::Require => None,
         };
     }
+    Ok(None)
+}
+
+fn act_all(writes: &[Write], step: &mut Step<'_>) -> Result<Reply, StepError> {
     for write in writes {
         let found = step.get(&write.container, &write.key)?;
         act(write, found, step)?;

@@ -35,6 +35,7 @@ use ebbtide_openraft::View;
 use tokio::task::JoinHandle;
 
 pub use self::options::NodeOptions;
+pub use self::reads::Snapshot;
 
 use self::identity::Identity;
 use self::reads::Bound;
@@ -455,6 +456,16 @@ impl Node {
     pub async fn transfer(&self, id: u64) -> Result<(), Error> {
         let within = self.shared.patience + 4 * self.shared.replica.lease();
         self.shared.0.change(Change::Lead { id }, within).await
+    }
+
+    /// The state's database, for figures alone (shared.rs).
+    pub(crate) fn database(&self) -> ebbtide::Database {
+        self.shared.replica.database()
+    }
+
+    /// A container of it, likewise.
+    pub(crate) fn container_here(&self, name: &str) -> Option<ebbtide::Container> {
+        self.shared.replica.container(name)
     }
 
     /// Figures of this node's state: of its own disk and memory, and no other's.

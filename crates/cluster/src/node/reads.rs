@@ -16,9 +16,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ebbtide::Clock;
+use ebbtide_openraft::View;
 use tokio::time::timeout;
 
-use super::{Core, Shared};
+use super::{Core, Node, Shared};
 use crate::calls::{self, Asked, ClosedAt, Read};
 use crate::face::{Answered, Error, ReadLevel, Token};
 
@@ -144,6 +145,62 @@ impl Core {
             return Err(Error::Invalid(text));
         }
         Ok(at_ms.max(since.at_ms))
+    }
+}
+
+/// All containers of a node's state at one moment: [`Node::snapshot`]. Derefs to the engine's snapshot, whose containers are read
+/// by calls that wait for files. It holds back what its node would purge, as long as it is open.
+pub struct Snapshot(View);
+
+impl std::ops::Deref for Snapshot {
+    type Target = ebbtide::Snapshot;
+
+    fn deref(&self) -> &ebbtide::Snapshot {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let at_ms = self.0.at_ms;
+        f.debug_struct("Snapshot")
+            .field("at_ms", &at_ms)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    /// All containers as of one place of the log and one moment, which are this node's: for long scans, and for what is built on
+    /// containers.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), ebbtide_cluster::Error> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let node = ebbtide_cluster::Node::open(folder.path()).await?;
+    /// use ebbtide_cluster::ReadLevel;
+    ///
+    /// let stock = node.create_container("stock").await?;
+    /// let put = stock.put("apples", "2").await?;
+    /// let before = node.snapshot(ReadLevel::Local, put.token).await?.value;
+    /// stock.put("apples", "1").await?;
+    /// assert_eq!(before.container("stock")?.get("apples")?.unwrap(), "2");
+    /// # node.close().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of a read of this level.
+    pub async fn snapshot(
+        &self,
+        level: ReadLevel,
+        since: Token,
+    ) -> Result<Answered<Snapshot>, Error> {
+        let take = |shared: &Shared, at_ms| {
+            let view = shared.replica.view(at_ms);
+            let at_ms = view.at_ms;
+            Ok((Snapshot(view), at_ms))
+        };
+        self.shared.read(level, since, take).await
     }
 }
 

@@ -317,8 +317,7 @@ impl Replica {
         if self.is_down() {
             return Err(Stop::NotLeading);
         }
-        let is_alone = matches!(op.body, Body::Command { .. } | Body::Check);
-        let answer = match is_alone {
+        let answer = match op.body.is_alone() {
             true => self.leader.gather().write_alone(op).await?,
             false => self.leader.write(op).await?,
         };
@@ -402,6 +401,16 @@ impl Replica {
     /// Reads that outlive a borrow.
     pub fn reading(&self) -> Reading {
         Reading(self.reader.clone())
+    }
+
+    /// The state's database, for figures alone.
+    pub fn database(&self) -> Database {
+        self.reader.database()
+    }
+
+    /// A container of the state's database, likewise.
+    pub fn container(&self, name: &str) -> Option<ebbtide::Container> {
+        self.reader.container(name)
     }
 
     /// Figures of the state's database.

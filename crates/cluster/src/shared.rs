@@ -1,0 +1,17 @@
+//! For the server, which is another crate of this project; not part of the public API, and free to change.
+//!
+//! Invariant: nobody writes through what is given here. It would part this node from the others.
+
+use crate::Node;
+
+/// The database of the state that counts now, for figures.
+#[must_use]
+pub fn database(node: &Node) -> ebbtide::Database {
+    node.database()
+}
+
+/// A container of it.
+#[must_use]
+pub fn container(node: &Node, name: &str) -> Option<ebbtide::Container> {
+    node.container_here(name)
+}
