@@ -1,12 +1,12 @@
 //! Batches.
 
 use std::fmt;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::api::arguments::{KeyBounds, check_item, check_key, checked_range};
 use crate::api::container::Container;
 use crate::api::writing::{other_ttl, write_ttl};
-use crate::base::{ContainerId, DefaultTtl, Error, Result, Timestamp, Ttl};
+use crate::base::{ContainerId, DefaultTtl, Error, Result, Timestamp, Ttl, millis_up};
 use crate::data::batch::{Op, WriteTtl};
 use crate::data::write::{Expect, OnMiss};
 use crate::engine::options::{ContainerOptions, Durability};
@@ -439,6 +439,33 @@ impl Batch {
     pub fn expire_all(&mut self, container: impl AsRef<Container>) -> &mut Self {
         let container = container.as_ref();
         self.command(container, Expire::All)
+    }
+
+    /// Changes how long ended items of the container are kept, as [`Container::set_keep_expired`] does. The whole batch is
+    /// durable when the write returns.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{Batch, Database};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let (carts, rules) = (db.container("carts")?, db.container("rules")?);
+    /// let mut batch = Batch::new();
+    /// batch.set_keep_expired(&carts, Duration::from_secs(3600)).put(&rules, "carts", "remind within an hour");
+    /// db.write(batch)?;
+    /// assert_eq!(carts.keep_expired(), Duration::from_secs(3600));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_keep_expired(
+        &mut self,
+        container: impl AsRef<Container>,
+        duration: Duration,
+    ) -> &mut Self {
+        let container = container.as_ref();
+        let engine = container.engine();
+        let op = engine.keep_expired(container.state(), millis_up(duration));
+        self.push(container, Ok(move |_| op))
     }
 
     /// Makes a container, as [`Database::container_with`](crate::Database::container_with) does where there is none of this

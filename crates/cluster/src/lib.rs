@@ -47,8 +47,8 @@ pub mod shared;
 
 pub use check::{Checked, CheckedNode};
 pub use face::{
-    Answered, Batch, Container, Error, Expect, Item, Member, ReadLevel, Status, Surveyed, Token,
-    Told, Transaction,
+    Answered, Batch, ChangePage, Container, Error, Expect, Expirations, Item, Member, ReadLevel,
+    Status, Surveyed, Token, Told, Transaction,
 };
 pub use net::Tls;
 pub use node::{Node, NodeOptions, Snapshot};

@@ -72,6 +72,7 @@ mod machine;
 mod moments;
 mod outcome;
 mod purges;
+mod feeds;
 mod reader;
 mod shared;
 mod snapshot;
@@ -80,6 +81,7 @@ mod sync;
 
 pub use builder::SnapshotBuilder;
 pub use entry::{Answer, Applied, Entry, FORMAT, OLDEST_OP_MS, OP_AHEAD_MS, Op, OpId, Refused};
+pub use feeds::{Changed, Ended, Expirations};
 pub use gather::{Gather, GatherError, MOST_BYTES, MOST_OPS};
 pub use leader::{Cause, Leader};
 pub use log_store::LogStore;

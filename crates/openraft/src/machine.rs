@@ -153,6 +153,7 @@ enum Write {
     ExpireBefore(Container, SystemTime),
     ExpireWrittenBefore(Container, SystemTime),
     ExpireAll(Container),
+    KeepExpired(Container, Duration),
     Create(String, DefaultTtl),
     Drop(String),
 }
@@ -511,6 +512,7 @@ impl<'a> Step<'a> {
                 Write::ExpireBefore(of, moment) => batch.expire_before(of, moment),
                 Write::ExpireWrittenBefore(of, moment) => batch.expire_written_before(of, moment),
                 Write::ExpireAll(of) => batch.expire_all(of),
+                Write::KeepExpired(of, keep) => batch.set_keep_expired(of, keep),
                 Write::Create(name, default) => {
                     batch.create_container(name, ContainerOptions::new().default_ttl(default))
                 }

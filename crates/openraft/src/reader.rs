@@ -53,7 +53,7 @@ impl<C: RaftTypeConfig> Debug for Moment<C> {
 
 /// Reads of a state. Cheap to clone; each read is of the state that counts at its moment, also after a snapshot has come.
 pub struct Reader<C: RaftTypeConfig> {
-    shared: Arc<Shared<C>>,
+    pub(crate) shared: Arc<Shared<C>>,
 }
 
 impl<C: RaftTypeConfig> Clone for Reader<C> {
@@ -213,7 +213,7 @@ impl<C: RaftTypeConfig> Reader<C> {
     }
 }
 
-fn container_of(open: &Open, name: &str) -> Result<ebbtide::Container, Error> {
+pub(crate) fn container_of(open: &Open, name: &str) -> Result<ebbtide::Container, Error> {
     let found = open.containers().get(name).cloned();
     found.ok_or_else(|| Error::InvalidArgument {
         what: "container name",
@@ -222,7 +222,7 @@ fn container_of(open: &Open, name: &str) -> Result<ebbtide::Container, Error> {
     })
 }
 
-fn millis(moment: SystemTime) -> u64 {
+pub(crate) fn millis(moment: SystemTime) -> u64 {
     moment
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()

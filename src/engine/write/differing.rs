@@ -123,11 +123,7 @@ impl Engine {
     }
 
     /// The operation that sets how long what has ended is kept, in milliseconds.
-    pub(in crate::engine) fn keep_expired(
-        &self,
-        state: &ContainerState,
-        millis: u64,
-    ) -> Op<'static> {
+    pub fn keep_expired(&self, state: &ContainerState, millis: u64) -> Op<'static> {
         let given = self.given_time.as_ref();
         let ends_dropped = given.map(|given| self.given_ends_dropped(given, state));
         Op::KeepExpired {

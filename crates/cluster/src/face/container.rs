@@ -27,10 +27,10 @@ const ATTEMPTS: u64 = 64;
 /// [`Error::Unknown`] (of writes) and [`Error::Behind`] (of reads) when time is over.
 #[derive(Clone)]
 pub struct Container {
-    node: Arc<Shared>,
-    name: Arc<str>,
-    level: ReadLevel,
-    since: Token,
+    pub(super) node: Arc<Shared>,
+    pub(super) name: Arc<str>,
+    pub(super) level: ReadLevel,
+    pub(super) since: Token,
 }
 
 impl std::fmt::Debug for Container {
@@ -275,7 +275,7 @@ impl Container {
         })
     }
 
-    async fn command(&self, what: Command) -> Result<Answered<()>, Error> {
+    pub(super) async fn command(&self, what: Command) -> Result<Answered<()>, Error> {
         let container = self.name.to_string();
         let done = self.certain(Body::Command { container, what }).await?;
         Ok(done.map(drop))

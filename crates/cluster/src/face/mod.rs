@@ -4,10 +4,12 @@ mod answered;
 mod batch;
 mod container;
 mod error;
+mod feeds;
 mod transaction;
 
 pub use answered::{Answered, Item, Member, ReadLevel, Status, Surveyed, Token, Told};
 pub use batch::{Batch, Expect};
 pub use container::Container;
 pub use error::Error;
+pub use feeds::{ChangePage, Expirations};
 pub use transaction::Transaction;

@@ -121,6 +121,7 @@ pub enum Command {
     ExpireBefore(u64),
     ExpireWrittenBefore(u64),
     ExpireAll,
+    KeepExpired(u64),
 }
 
 /// All that a transaction has read, by which its writes stand or fall.
@@ -182,7 +183,7 @@ pub fn moment(millis: u64) -> SystemTime {
 }
 
 /// Rounded up, as the engine rounds.
-fn millis_up(lifetime: Duration) -> u64 {
+pub fn millis_up(lifetime: Duration) -> u64 {
     u64::try_from(lifetime.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 

@@ -8,6 +8,7 @@ pub mod body;
 pub mod digest;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use ebbtide::{ContainerOptions, Ttl};
@@ -346,6 +347,9 @@ fn change(
             commands.expire_written_before(container, body::moment(*ms))
         }
         Command::ExpireAll => commands.expire_all(container),
+        Command::KeepExpired(ms) => {
+            commands.set_keep_expired(container, Duration::from_millis(*ms))
+        }
         Command::Create(_) | Command::Drop => Ok(()),
     }
 }

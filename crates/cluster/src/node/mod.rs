@@ -69,6 +69,8 @@ pub struct Core {
     bound: Bound,
     checks: Arc<Checks>,
     rooms: Arc<Rooms>,
+    /// The own uptime when a reader of ends last had time moved, in milliseconds.
+    ticked: AtomicU64,
     check_every: Option<Duration>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     is_closed: AtomicBool,
@@ -177,6 +179,10 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// Settings, each with a default.
     #[must_use]
     pub fn options() -> NodeOptions {
@@ -238,6 +244,7 @@ impl Node {
             bound: Bound::default(),
             checks,
             rooms,
+            ticked: AtomicU64::new(0),
             check_every: options.check_every,
             tasks: Mutex::default(),
             is_closed: AtomicBool::new(false),

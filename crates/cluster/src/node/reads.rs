@@ -12,19 +12,24 @@
 //! 2. A moment is no later than the `until` of what this replica has applied, so no later leader's time lies before it.
 //! 3. The token of an answer has an index that is not below that of any entry that the answer saw.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use ebbtide::Clock;
+use ebbtide::{ChangePosition, Clock, ExpiryCursor};
 use ebbtide_openraft::View;
 use tokio::time::timeout;
 
 use super::{Core, Node, Shared};
 use crate::calls::{self, Asked, ClosedAt, Read};
 use crate::face::{Answered, Error, ReadLevel, Token};
+use crate::machine::body::millis;
+use crate::raft::Ends;
 
 /// A node that has applied what the leader had so long ago is caught up, in milliseconds of the own uptime.
 const CAUGHT_UP_MS: u64 = 5_000;
+/// Readers of ends have time moved so often at most, in milliseconds.
+const TICK_MS: u64 = 100;
 
 /// The words of the leader.
 #[derive(Default)]
@@ -145,6 +150,45 @@ impl Core {
             return Err(Error::Invalid(text));
         }
         Ok(at_ms.max(since.at_ms))
+    }
+}
+
+/// What is told of a state, one after the other (face/feeds.rs).
+impl Core {
+    /// Of what is applied.
+    pub fn keep_expired(&self, container: &str) -> Result<Duration, Error> {
+        self.replica.keep_expired(container)
+    }
+
+    /// The changes behind a position.
+    pub fn changes(
+        &self,
+        position: ChangePosition,
+        limit: usize,
+    ) -> Result<ebbtide_openraft::Changed, Error> {
+        self.replica.changes(position, limit)
+    }
+
+    /// A reader of the ends in a container.
+    pub fn ends(&self, container: &str, from: ExpiryCursor) -> Result<Ends, Error> {
+        self.replica.has(container)?;
+        Ok(self.replica.ends(container, from))
+    }
+
+    /// Whether a moment is over by this node's clock.
+    pub fn is_over(&self, moment: SystemTime) -> bool {
+        millis(moment) <= self.clock.wall()
+    }
+
+    /// Whether a reader of ends may have time moved now: none has a short while ago.
+    pub fn may_tick(&self) -> bool {
+        let (now, last) = (self.clock.uptime(), self.ticked.load(Ordering::Relaxed));
+        let is_due = last == 0 || now.saturating_sub(last) >= TICK_MS;
+        let mine = || {
+            let ticked = &self.ticked;
+            ticked.compare_exchange(last, now.max(1), Ordering::Relaxed, Ordering::Relaxed)
+        };
+        is_due && mine().is_ok()
     }
 }
 

@@ -140,6 +140,9 @@ impl Drop for HandingOver {
     }
 }
 
+/// The ends in a container.
+pub type Ends = ebbtide_openraft::Expirations<Types>;
+
 /// Reads of a replica.
 #[derive(Clone)]
 pub struct Reading(Reader<Types>);
@@ -396,6 +399,25 @@ impl Replica {
     pub fn default_ttl(&self, container: &str) -> Result<ebbtide::DefaultTtl, Error> {
         self.has(container)?;
         Ok(self.reader.default_ttl(container)?)
+    }
+
+    /// The changes behind a position.
+    pub fn changes(
+        &self,
+        since: ebbtide::ChangePosition,
+        most: usize,
+    ) -> Result<ebbtide_openraft::Changed, Error> {
+        Ok(self.reader.changes(since, most)?)
+    }
+
+    /// The ends in a container from a cursor on.
+    pub fn ends(&self, container: &str, from: ebbtide::ExpiryCursor) -> Ends {
+        self.reader.expirations(container, from)
+    }
+
+    pub fn keep_expired(&self, container: &str) -> Result<Duration, Error> {
+        self.has(container)?;
+        Ok(self.reader.keep_expired(container)?)
     }
 
     /// Reads that outlive a borrow.

@@ -4,7 +4,7 @@
 //! command of its own entry has changed. Each command that is kept is one write of the batch, as versions count them.
 
 use std::ops::Bound;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use ebbtide::{Container, DefaultTtl, KeyBounds, Ttl};
 
@@ -96,6 +96,11 @@ impl Commands<'_, '_> {
     /// Expires every item.
     pub fn expire_all(&mut self, container: &str) -> Result<(), StepError> {
         self.push(container, Write::ExpireAll)
+    }
+
+    /// Changes how long ended items are kept for readers of expirations: [`Container::set_keep_expired`].
+    pub fn set_keep_expired(&mut self, container: &str, keep: Duration) -> Result<(), StepError> {
+        self.push(container, |of| Write::KeepExpired(of, keep))
     }
 
     /// Makes a container, which ops of later entries can read and write; `false`: there is one of this name. A name or a ttl out of

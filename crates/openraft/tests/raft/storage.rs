@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::common::{Ask, Counters, Life, Program, START, Store, entry, log_id, put};
+use crate::common::{Ask, Counters, Life, Program, START, Store, entry, log_id, millis, put};
 use ebbtide::internals::Sim;
 use ebbtide_openraft::{LogStore, SnapshotData, StateOptions, StateStore};
 use openraft::storage::{RaftLogStorage, RaftLogStorageExt, RaftStateMachine};
@@ -388,6 +388,34 @@ async fn a_view_outlives_the_snapshot_that_replaces_its_state() {
     assert!(names(&at("two")).contains(&"state-0".to_owned()));
     drop(view);
     assert!(!names(&at("two")).contains(&"state-0".to_owned()));
+}
+
+/// Versions and ends are the same in the state that has come, so a reader of ends goes on at its cursor.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_of_ends_goes_on_in_the_snapshot_that_replaces_its_state() {
+    let folder = testkit::scratch();
+    let at = |name: &str| folder.path().join(name);
+    let mut state = filled(&at("one")).await;
+    let mut other = with_an_item(&at("two")).await;
+    let mut ends = other
+        .reader()
+        .expirations("a", ebbtide::ExpiryCursor::start());
+    let none = ends.next(10).unwrap();
+    assert!(none.ends.is_empty() && none.next_due.is_none());
+    let (meta, snapshot) = sent(&mut state).await;
+    other.install_snapshot(&meta, snapshot).await.unwrap();
+    assert!(!names(&at("two")).contains(&"state-0".to_owned()));
+    let due = ends.next(10).unwrap().next_due;
+    assert_eq!(due.map(millis), Some(START + 1_000_000));
+    let later = entry(log_id(1, 1, 51), START + 1_000_003, 0, vec![]);
+    other.apply([later]).await.unwrap();
+    let mut given = vec![];
+    for most in [2, 2, 2] {
+        let ended = ends.next(most).unwrap().ends;
+        assert!(ended.len() <= most);
+        given.extend(ended.iter().map(|end| end.key().to_vec()));
+    }
+    assert_eq!(given, [b"k0", b"k1", b"k2"]);
 }
 
 /// A state that was only synced has no copy.

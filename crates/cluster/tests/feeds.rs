@@ -1,0 +1,248 @@
+//! Goal: the ends of items are given in the same order on all nodes, each once, and a cursor of one node is good on another one;
+//! a copy that is kept by pages of changes, each from another node, is what the containers are.
+//!
+//! Method: clocks that tests move; random writes, and readers that change the node between two pages.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use common::{Cluster, until};
+use ebbtide::{Change, ChangePosition, ExpiryCursor, Version};
+use ebbtide_cluster::{Node, ReadLevel, Token};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// All ends that a reader has to give by now: key and end.
+async fn rest(ends: &mut ebbtide_cluster::Expirations, most: usize) -> Vec<(Vec<u8>, u64)> {
+    let mut given = vec![];
+    loop {
+        let page = ends.next(most).await.unwrap().value;
+        assert!(page.len() <= most);
+        if page.is_empty() {
+            return given;
+        }
+        let of = |ended: &ebbtide::Expiration| {
+            (ended.key().to_vec(), common::millis(ended.expired_at()))
+        };
+        given.extend(page.iter().map(of));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ends_are_given_in_one_order_on_all_nodes_and_cursors_move_between_them() {
+    let cluster = Cluster::of(3).await;
+    let c = cluster.nodes[0].create_container("c").await.unwrap();
+    assert_eq!(c.keep_expired().await.unwrap().value, Duration::ZERO);
+    c.set_keep_expired(HOUR).await.unwrap();
+    let reader = |node: &Node| node.container("c").expirations(ExpiryCursor::start());
+    let mut readers: Vec<_> = cluster.nodes.iter().map(reader).collect();
+    let mut expected = vec![];
+    for (number, millis) in [30_u64, 10, 20, 10, 40].into_iter().enumerate() {
+        let key = vec![b'a' + number as u8];
+        let ttl = Duration::from_millis(millis);
+        let put = c.put_with_ttl(&key, "v", ttl).await.unwrap();
+        expected.push((common::millis(put.at) + millis, key));
+    }
+    // One is written anew before its end, and one deleted: neither has that end.
+    c.put("c", "for ever").await.unwrap();
+    c.delete("e").await.unwrap();
+    expected.retain(|(_, key)| *key != b"c" && *key != b"e");
+    expected.sort();
+    let due = expected[0].0;
+    for reader in &mut readers {
+        assert!(rest(reader, 2).await.is_empty(), "nothing has ended");
+        assert_eq!(reader.next_due().map(common::millis), Some(due));
+    }
+    // Nobody writes from here on: readers have time moved.
+    cluster.advance(15);
+    let first = rest(&mut readers[0], 1).await;
+    assert_eq!(first.len(), 2, "two have ended by now");
+    let cursor = readers[0].cursor();
+    cluster.advance(100);
+    let mut told = first;
+    let elsewhere = cluster.nodes[1].container("c");
+    told.extend(rest(&mut elsewhere.expirations(cursor), 3).await);
+    let told: Vec<_> = told.into_iter().map(|(key, end)| (end, key)).collect();
+    assert_eq!(told, expected);
+    for mut reader in readers.drain(1..) {
+        let told = rest(&mut reader, 2).await;
+        let told: Vec<_> = told.into_iter().map(|(key, end)| (end, key)).collect();
+        assert_eq!(told, expected);
+        assert_eq!(reader.next_due(), None);
+    }
+    let missing = cluster.nodes[2].container("missing");
+    let error = missing.expirations(ExpiryCursor::start()).next(1).await;
+    assert!(matches!(
+        error,
+        Err(ebbtide_cluster::Error::NoContainer(name)) if name == "missing"
+    ));
+    cluster.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_local_reader_waits_for_no_leader_and_sees_the_end_once_there_is_one() {
+    let mut cluster = Cluster::of(2).await;
+    let c = cluster.nodes[0].create_container("c").await.unwrap();
+    c.set_keep_expired(HOUR).await.unwrap();
+    let put = c
+        .put_with_ttl("k", "v", Duration::from_millis(10))
+        .await
+        .unwrap();
+    let mut reader = cluster.nodes[0]
+        .container("c")
+        .since(put.token)
+        .at(ReadLevel::Local)
+        .expirations(ExpiryCursor::start());
+    let (addr, _) = cluster.stop(1).await;
+    cluster.advance(1_000);
+    assert!(reader.next(1).await.unwrap().value.is_empty());
+    cluster.start_again(1, &addr).await;
+    let mut given = vec![];
+    until("the end is given", async || {
+        cluster.advance(100);
+        given.extend(reader.next(10).await.unwrap().value);
+        !given.is_empty()
+    })
+    .await;
+    assert_eq!((given.len(), given[0].key()), (1, &b"k"[..]));
+    cluster.close().await;
+}
+
+/// A copy of all containers.
+#[derive(Default)]
+struct Copy {
+    items: BTreeMap<String, BTreeMap<Vec<u8>, ebbtide::Item>>,
+    rules: BTreeMap<String, ebbtide::ExpiryRule>,
+    pages: usize,
+}
+
+impl Copy {
+    fn take(&mut self, change: Change) {
+        match change {
+            Change::Containers { names } => {
+                let names: BTreeSet<String> = names.iter().map(|name| name.to_string()).collect();
+                self.items.retain(|name, _| names.contains(name));
+            }
+            Change::Created { container, .. } => {
+                self.items.insert(container.to_string(), BTreeMap::new());
+            }
+            Change::Expiry { container, rule } => {
+                self.rules.insert(container.to_string(), rule);
+            }
+            Change::DeleteRange {
+                container,
+                from,
+                to,
+                ..
+            } => {
+                let items = self.items.entry(container.to_string()).or_default();
+                let is_in =
+                    |key: &[u8]| key >= &from[..] && to.as_ref().is_none_or(|to| key < &to[..]);
+                items.retain(|key, _| !is_in(key));
+            }
+            Change::Put { container, item } => {
+                let items = self.items.entry(container.to_string()).or_default();
+                items.insert(item.key().to_vec(), item);
+            }
+            Change::Delete { container, key, .. } => {
+                let items = self.items.entry(container.to_string()).or_default();
+                items.remove(&key[..]);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// All that is told by now, each page by another node; returns the moment of the last answer.
+    async fn follow(
+        &mut self,
+        nodes: &[Node],
+        mut position: ChangePosition,
+    ) -> (ChangePosition, std::time::SystemTime) {
+        loop {
+            let node = &nodes[self.pages % nodes.len()];
+            let level = ReadLevel::Linearizable;
+            let page = node.changes(level, Token::default(), position, 7).await;
+            let page = page.unwrap();
+            self.pages += 1;
+            position = page.value.position;
+            if page.value.changes.is_empty() {
+                return (position, page.at);
+            }
+            page.value.changes.into_iter().for_each(|it| self.take(it));
+        }
+    }
+
+    fn shown(&self, name: &str, at: std::time::SystemTime) -> Vec<Vec<u8>> {
+        let rule = self.rules.get(name);
+        let is_live = |item: &ebbtide::Item| match rule {
+            Some(rule) => !rule.is_gone(item.version(), item.written_at(), item.ttl(), at),
+            None => item.expires_at().is_none_or(|end| end > at),
+        };
+        let items = self.items[name].iter();
+        items
+            .filter(|(_, item)| is_live(item))
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_by_changes_from_node_after_node_is_what_the_containers_are() {
+    let cluster = Cluster::of(3).await;
+    let mut random = testkit::random::Random(41);
+    let names = ["a", "b", "c"];
+    for name in names {
+        cluster.nodes[0].create_container(name).await.unwrap();
+    }
+    let (mut copy, mut position) = (Copy::default(), Version::start().into());
+    for round in 0..12 {
+        for _ in 0..40 {
+            let node = random.below(3);
+            let c = cluster.nodes[node].container(names[random.below(3)]);
+            let key = [b'a' + random.below(20) as u8];
+            match random.below(10) {
+                0 => {
+                    c.delete(key).await.unwrap();
+                }
+                1 => {
+                    c.delete_range([key[0]]..[key[0] + 3]).await.unwrap();
+                }
+                2 => {
+                    let default = Duration::from_millis(20 + random.below(500) as u64);
+                    c.set_default_ttl(default).await.unwrap();
+                }
+                3 => {
+                    let ttl = Duration::from_millis(1 + random.below(300) as u64);
+                    c.put_with_ttl(key, "short", ttl).await.unwrap();
+                }
+                _ => {
+                    c.put(key, "v").await.unwrap();
+                }
+            }
+            cluster.advance(random.below(10) as u64);
+        }
+        if round == 6 {
+            assert!(cluster.nodes[1].drop_container("b").await.unwrap().value);
+            cluster.nodes[2].create_container("b").await.unwrap();
+        }
+        let at;
+        (position, at) = copy.follow(&cluster.nodes, position).await;
+        assert_eq!(copy.items.keys().collect::<Vec<_>>(), names);
+        for name in names {
+            let c = cluster.nodes[round % 3].container(name);
+            let items = c.range(.., 100).await.unwrap();
+            // Clocks stand still here, so both are of one moment.
+            assert_eq!(items.at, at, "round {round}");
+            let items = items.value.iter().map(|item| item.key().to_vec());
+            assert_eq!(
+                copy.shown(name, at),
+                items.collect::<Vec<_>>(),
+                "{name} in round {round}"
+            );
+        }
+    }
+    assert!(copy.pages > 40, "{}", copy.pages);
+    cluster.close().await;
+}
