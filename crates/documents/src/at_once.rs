@@ -51,7 +51,7 @@ impl Container {
         let Some(_indexes) = self
             .upkeep()
             .try_hold()
-            .filter(|held| held.entries().is_none())
+            .filter(|held| !self.is_decided_first(held))
         else {
             return Ok(AtOnce::WouldWait);
         };

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ebbtide::{Batch, Bytes, Expect, Ttl, Version};
+use ebbtide::{Bytes, Expect, Ttl, Version};
 
 use crate::body::{MAX_BODY, broken, too_large, utf8};
 use crate::container::{Container, Prepared, conflict, not_found};
@@ -25,6 +25,8 @@ use crate::indexes::Indexes;
 use crate::json::{self, Member};
 use crate::partition_key::PartitionKey;
 use crate::patch::Patch;
+use crate::store::{Commit, Writes};
+use crate::write::contended;
 
 /// A batch has up to this many operations.
 const MAX_OPERATIONS: usize = 100;
@@ -194,7 +196,7 @@ struct Played {
 struct Play<'a> {
     container: &'a Container,
     key: &'a PartitionKey,
-    batch: Batch,
+    batch: Writes,
     /// The documents of the keys that are named.
     live: BTreeMap<Vec<u8>, Option<Live>>,
     /// The bodies of those that were there before.
@@ -325,24 +327,24 @@ impl Container {
             } else {
                 &play.batch
             };
-            match self.engine().commit(batch) {
-                Ok(written) => {
+            match self.store().commit(batch)? {
+                Commit::Done(written) => {
                     self.sweep(&indexes);
                     return Ok(match refused {
                         Some(error) => Err((played.len(), error)),
                         None => Ok(results(
                             played,
                             play.batch.len(),
-                            written.version(),
-                            written.written_at(),
+                            written.version,
+                            written.written_at,
                         )),
                     });
                 }
-                Err(error) if error.is_conflict() && tries < TRIES => {
+                Commit::Conflict if tries < TRIES => {
                     tries += 1;
                     std::thread::yield_now();
                 }
-                Err(error) => return Err(error.into()),
+                Commit::Conflict => return Err(contended(self.items(), &key.encode())),
             }
         }
     }
@@ -392,12 +394,13 @@ impl<'a> Play<'a> {
         key: &'a PartitionKey,
         steps: &[Step<'_>],
     ) -> Result<Play<'a>> {
-        let (mut batch, mut live, mut before) = (Batch::new(), BTreeMap::new(), BTreeMap::new());
+        let store = container.store();
+        let (mut batch, mut live, mut before) = (store.writes(), BTreeMap::new(), BTreeMap::new());
         for of_step in steps.iter().flat_map(Step::keys) {
             if live.contains_key(of_step) {
                 continue;
             }
-            let item = container.items().item(of_step)?;
+            let item = store.item(container.items(), of_step)?;
             let expect = item
                 .as_ref()
                 .map_or(Expect::Absent, |item| Expect::Version(item.version()));
@@ -505,7 +508,7 @@ impl<'a> Play<'a> {
 
     fn put(&mut self, prepared: &Prepared, status: u16) -> Played {
         let (container, write) = (self.container, self.batch.len());
-        self.batch.put_with_ttl(
+        self.batch.put(
             container.items(),
             &prepared.key,
             &prepared.body,

@@ -22,6 +22,7 @@ use crate::last_pass::LastPass;
 use crate::partition_key::{PartitionKey, mismatch};
 use crate::patch::Patch;
 use crate::resource_id::ResourceId;
+use crate::store::{Store, Writes};
 
 /// The documents of a partition key that is deleted, whose entries go in the same batch.
 const DELETED_AT_ONCE: usize = 1_024;
@@ -35,7 +36,7 @@ pub struct Container {
 }
 
 struct Shared {
-    engine: ebbtide::Database,
+    store: Store,
     items: ebbtide::Container,
     rid: ResourceId,
     /// Those of the partition key, which never change.
@@ -73,14 +74,14 @@ pub struct Prepared {
 
 impl Container {
     pub(crate) fn new(
-        engine: &ebbtide::Database,
+        store: &Store,
         items: ebbtide::Container,
         rid: ResourceId,
         resource: Resource,
         indexes: Indexes,
     ) -> Result<Container> {
         let shared = Shared {
-            engine: engine.clone(),
+            store: store.clone(),
             items,
             rid,
             paths: resource.definition.member_paths()?,
@@ -153,7 +154,11 @@ impl Container {
     }
 
     pub(crate) fn engine(&self) -> &ebbtide::Database {
-        &self.shared.engine
+        self.shared.store.engine()
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.shared.store
     }
 
     pub(crate) fn upkeep(&self) -> &Upkeep {
@@ -191,7 +196,7 @@ impl Container {
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound).
     pub fn id_of(&self, key: &PartitionKey, rid: &ResourceId) -> Result<String> {
-        for key in self.items().keys(self.range_of(key)?) {
+        for key in self.store().keys(self.items(), self.range_of(key)?)? {
             let key = key?;
             if rid_of(self.rid(), &key) == *rid {
                 return id_in(&key, self.paths().len()).map(str::to_owned);
@@ -277,7 +282,8 @@ impl Container {
     /// [`NotFound`](ErrorKind::NotFound).
     pub fn read(&self, key: &PartitionKey, id: &str) -> Result<Document> {
         let key = self.key_of(key, id)?;
-        let item = self.items().item(&key)?.ok_or_else(not_found)?;
+        let item = self.store().item(self.items(), &key)?;
+        let item = item.ok_or_else(not_found)?;
         Ok(Document::of_key(item, self.rid(), key, id.to_owned()))
     }
 
@@ -287,6 +293,9 @@ impl Container {
     /// [`NotFound`](ErrorKind::NotFound).
     pub fn try_read(&self, key: &PartitionKey, id: &str) -> Result<AtOnce<Document>> {
         let key = self.key_of(key, id)?;
+        if self.store().is_replica() {
+            return Ok(AtOnce::WouldWait);
+        }
         Ok(match self.items().try_item(&key)? {
             AtOnce::Ready(item) => {
                 let item = item.ok_or_else(not_found)?;
@@ -304,7 +313,7 @@ impl Container {
         let key = self.key_of(key, id)?;
         {
             let indexes = self.upkeep().hold();
-            if indexes.entries().is_none() {
+            if !self.is_decided_first(&indexes) {
                 let item = self.items().get_and_touch(key)?;
                 return self.of_item(item.ok_or_else(not_found)?);
             }
@@ -336,7 +345,7 @@ impl Container {
             ttl: before.ttl(),
             body: before.into_value().into_bytes(),
         };
-        Ok(self.written(touched, written.version(), written.written_at()))
+        Ok(self.written(touched, written.version, written.written_at))
     }
 
     /// Creates a document. Where one of its id has expired, there is none.
@@ -350,7 +359,7 @@ impl Container {
             Some(_) => Err(conflict()),
             None => Ok(()),
         })?;
-        Ok(self.written(prepared, written.version(), written.written_at()))
+        Ok(self.written(prepared, written.version, written.written_at))
     }
 
     /// Writes a document, whether it is there or not. True: it was not. Where it is not, `if_match` fails: unlike in Cosmos
@@ -367,7 +376,7 @@ impl Container {
     ) -> Result<(Document, bool)> {
         let prepared = self.prepare(key, body)?;
         let (before, written) = self.put_if(&prepared, |found| conditions.check(found))?;
-        let document = self.written(prepared, written.version(), written.written_at());
+        let document = self.written(prepared, written.version, written.written_at);
         Ok((document, before.is_none()))
     }
 
@@ -392,7 +401,7 @@ impl Container {
         let (_, written) = self.put_if(&prepared, |found| {
             conditions.check(Some(found.ok_or_else(not_found)?))
         })?;
-        Ok(self.written(prepared, written.version(), written.written_at()))
+        Ok(self.written(prepared, written.version, written.written_at))
     }
 
     /// Changes parts of a document. All else stays as it was written, numbers digit by digit; its countdown starts anew,
@@ -421,7 +430,7 @@ impl Container {
             Ok(put)
         })?;
         let prepared = prepared.ok_or_else(not_found)?;
-        Ok(self.written(prepared, written.version(), written.written_at()))
+        Ok(self.written(prepared, written.version, written.written_at))
     }
 
     /// A document as a patch makes it.
@@ -431,7 +440,7 @@ impl Container {
         document: &Document,
         patch: &Patch,
     ) -> Result<Prepared> {
-        patch.check_condition(document, self.engine().now())?;
+        patch.check_condition(document, self.store().now())?;
         let patched = patch.apply(document.body())?;
         self.prepare_as(key, &document.id, patched.as_bytes())
     }
@@ -459,6 +468,11 @@ impl Container {
             return Err(mismatch());
         }
         let (indexes, range) = (self.upkeep().hold(), self.range_of(key)?);
+        if self.store().is_replica() {
+            let mut all = self.store().writes();
+            all.delete_range(self.items(), range);
+            return self.store().commit(&all).map(drop);
+        }
         if indexes.entries().is_none() {
             return Ok(self.items().delete_range(range)?);
         }
@@ -466,13 +480,13 @@ impl Container {
         // written meanwhile, and what a crash leaves of the rest.
         let documents = self.engine().snapshot().container(self.items().name())?;
         let mut items = documents.range(range.clone());
-        let mut batch = Batch::new();
+        let mut batch = Writes::Batch(Batch::new());
         batch.delete_range(self.items(), range);
         for item in items.by_ref().take(DELETED_AT_ONCE) {
             let item = item?;
             indexes.change(&mut batch, item.key(), Some(item.value()), None);
         }
-        self.engine().commit(&batch)?;
+        self.store().commit(&batch)?;
         let current = Arc::clone(&indexes);
         drop(indexes);
         loop {
@@ -486,15 +500,12 @@ impl Container {
                     return Ok(());
                 };
                 let item = item?;
-                let mut batch = Batch::new();
+                let mut batch = Writes::Batch(Batch::new());
                 batch.durability(Durability::Buffered);
                 batch.require(self.items(), item.key(), Expect::Absent);
                 indexes.change(&mut batch, item.key(), Some(item.value()), None);
-                match self.engine().commit(&batch) {
-                    // Somebody has created it anew, with the entries of now.
-                    Err(error) if !error.is_conflict() => return Err(error.into()),
-                    _ => {}
-                }
+                // Where that is a conflict, somebody has created it anew, with the entries of now.
+                self.store().commit(&batch)?;
             }
         }
     }

@@ -19,7 +19,8 @@
 //! 3. The engine has the default ttl and the quota of a container; its record has those of its last definition, which nobody
 //!    reads. So there is one truth, also where an operator changes them.
 //! 4. Of a container there is one handle and its clones; so all see its definition change. One that `Shared::open` lacks is
-//!    looked up in the catalog, while nobody changes that.
+//!    looked up in the catalog, while nobody changes that. Over a replica, where others change it, each call looks it up, and a
+//!    handle is of one definition.
 //! 5. The indexes of a container are those of its definition, from the batch that writes that. Where they are not, as in a
 //!    database that an older version wrote, or their entries may be too few (indexes.rs), the first handle makes them so. An
 //!    index that is not whole is built behind it; what stops that leaves it as it is, for the next open or replacement.
@@ -28,8 +29,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::SystemTime;
 
-use ebbtide::{Batch, ContainerOptions, DefaultTtl, Expect, Item, Ttl, Written};
+use ebbtide::{ContainerOptions, DefaultTtl, Expect, Item, Iter, Ttl};
 use serde_json::json;
 
 use crate::body::check_name;
@@ -41,8 +43,9 @@ use crate::container::{Container, Resource};
 use crate::definition::ContainerDefinition;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index_changes::IndexCatalog;
-use crate::indexes::record_key;
 use crate::resource_id::ResourceId;
+use crate::store::{Commit, Committed, Replica, Store, Writes, not_over_replicas};
+use crate::write::contended;
 
 /// The highest number of a resource id: one bit says that it is a container's.
 const MAX_NUMBER: u32 = i32::MAX as u32;
@@ -75,7 +78,7 @@ pub struct Documents {
 }
 
 struct Shared {
-    engine: ebbtide::Database,
+    store: Store,
     catalog: ebbtide::Container,
     open: RwLock<Open>,
     /// Held while the catalog is changed, and while a container is looked up in it.
@@ -147,38 +150,104 @@ impl Documents {
     /// # Errors
     /// Those of the engine.
     pub fn with(engine: ebbtide::Database) -> Result<Documents> {
-        let options = ContainerOptions::new().default_ttl(DefaultTtl::NoDefault);
-        let catalog = engine.container_with(CATALOG, options.or_keep())?;
-        let documents = Documents {
+        let store = Store::of(engine);
+        let catalog = store.made(CATALOG, DefaultTtl::NoDefault)?;
+        let documents = Documents::of(store, catalog);
+        documents.indexes().forget_where_none_are_kept()?;
+        Ok(documents)
+    }
+
+    /// Over one of several replicas, which others write, too: what one of them does, all see. There are no indexes by name, no
+    /// change feed, no ends, no quotas and no retention of what has expired.
+    ///
+    /// # Errors
+    /// Those of [`Replica::commit`], where the replicas have no documents yet.
+    pub fn over(replica: Arc<dyn Replica>) -> Result<Documents> {
+        let store = Store::over(replica);
+        let catalog = store.made(CATALOG, DefaultTtl::NoDefault)?;
+        Ok(Documents::of(store, catalog))
+    }
+
+    fn of(store: Store, catalog: ebbtide::Container) -> Documents {
+        Documents {
             shared: Arc::new(Shared {
-                engine,
+                store,
                 catalog,
                 open: RwLock::default(),
                 changing: Mutex::default(),
             }),
-        };
-        documents.indexes().forget_where_none_are_kept()?;
-        Ok(documents)
+        }
     }
 
     /// The database of the engine.
     #[must_use]
     pub fn engine(&self) -> &ebbtide::Database {
-        &self.shared.engine
+        self.shared.store.engine()
     }
 
-    fn catalog(&self) -> &ebbtide::Container {
+    /// Whether it is over one of several replicas ([`Documents::over`]): the engine's database is to be read alone.
+    #[must_use]
+    pub fn are_replicated(&self) -> bool {
+        self.store().is_replica()
+    }
+
+    /// The moment by which reads judge; over a replica that of the last one.
+    #[must_use]
+    pub fn now(&self) -> SystemTime {
+        self.store().now()
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.shared.store
+    }
+
+    /// The handle of a container, if there is one.
+    pub(crate) fn opened(&self, rid: ResourceId) -> Option<Container> {
+        self.shared.open().by_rid.get(&rid).cloned()
+    }
+
+    pub(crate) fn keep(&self, container: &Container) {
+        let mut open = self.shared.open_mut();
+        if self.are_replicated() {
+            // Others drop containers without a word here.
+            open.by_rid
+                .retain(|rid, _| matches!(self.store().container(&rid.to_string()), Ok(Some(_))));
+        }
+        open.by_rid.insert(container.rid(), container.clone());
+    }
+
+    /// The same by what it and its database were called before.
+    pub(crate) fn named(&self, database: &str, id: &str) -> Option<Container> {
+        let open = self.shared.open();
+        open.by_name.get(database)?.get(id).cloned()
+    }
+
+    pub(crate) fn keep_named(&self, database: &str, id: &str, container: &Container) {
+        let mut open = self.shared.open_mut();
+        let named = open.by_name.entry(database.to_owned()).or_default();
+        named.insert(id.to_owned(), container.clone());
+    }
+
+    pub(crate) fn record_of(&self, key: &[u8]) -> Result<Option<Item>> {
+        self.store().item(self.catalog(), key)
+    }
+
+    pub(crate) fn entries(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+        self.store().prefix(self.catalog(), prefix)
+    }
+
+    pub(crate) fn catalog(&self) -> &ebbtide::Container {
         &self.shared.catalog
     }
 
-    fn indexes(&self) -> IndexCatalog<'_> {
+    pub(crate) fn indexes(&self) -> IndexCatalog<'_> {
         IndexCatalog {
-            engine: self.engine(),
+            store: self.store(),
             catalog: self.catalog(),
         }
     }
 
-    fn changing(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
         self.shared
             .changing
             .lock()
@@ -186,27 +255,30 @@ impl Documents {
     }
 
     /// Changes the catalog: `make` reads it and makes a batch, again where what it read was changed meanwhile.
-    fn change<T>(&self, mut make: impl FnMut(&mut Batch) -> Result<T>) -> Result<(T, Written)> {
+    pub(crate) fn change<T>(
+        &self,
+        mut make: impl FnMut(&mut Writes) -> Result<T>,
+    ) -> Result<(T, Committed)> {
         let mut tries = 1;
         loop {
-            let mut batch = Batch::new();
+            let mut batch = self.store().writes();
             let made = make(&mut batch)?;
-            match self.engine().commit(&batch) {
-                Ok(written) => return Ok((made, written)),
-                Err(error) if error.is_conflict() && tries < TRIES => tries += 1,
-                Err(error) => return Err(error.into()),
+            match self.store().commit(&batch)? {
+                Commit::Done(written) => return Ok((made, written)),
+                Commit::Conflict if tries < TRIES => tries += 1,
+                Commit::Conflict => return Err(contended(self.catalog(), NUMBER)),
             }
         }
     }
 
-    fn require(&self, batch: &mut Batch, key: &[u8], found: Option<&Item>) {
+    fn require(&self, batch: &mut Writes, key: &[u8], found: Option<&Item>) {
         let expect = found.map_or(Expect::Absent, |item| Expect::Version(item.version()));
         batch.require(self.catalog(), key, expect);
     }
 
     /// A number that no resource id has had.
-    fn number(&self, batch: &mut Batch) -> Result<u32> {
-        let last = self.catalog().item(NUMBER)?;
+    fn number(&self, batch: &mut Writes) -> Result<u32> {
+        let last = self.record_of(NUMBER)?;
         self.require(batch, NUMBER, last.as_ref());
         let number = match &last {
             Some(last) => last.value()[..].try_into().map(u32::from_le_bytes),
@@ -217,7 +289,7 @@ impl Documents {
             let message = "There are no resource ids left.";
             return Err(Error::new(ErrorKind::InternalServerError, message));
         }
-        batch.put_with_ttl(self.catalog(), NUMBER, number.to_le_bytes(), Ttl::Never);
+        batch.put(self.catalog(), NUMBER, number.to_le_bytes(), Ttl::Never);
         Ok(number)
     }
 
@@ -229,28 +301,29 @@ impl Documents {
         check_name(id)?;
         let (_changing, key) = (self.changing(), database_key(id));
         let (rid, written) = self.change(|batch| {
-            if self.catalog().contains(&key)? {
+            if self.record_of(&key)?.is_some() {
                 return Err(exists("database", id));
             }
             let rid = ResourceId::from_bytes(&self.number(batch)?.to_le_bytes())?;
             let record = json!({"rid": rid.to_string()}).to_string();
-            batch.create(self.catalog(), &key, record, Ttl::Never);
+            self.require(batch, &key, None);
+            batch.put(self.catalog(), &key, record, Ttl::Never);
             Ok(rid)
         })?;
         Ok(DatabaseInfo {
             id: id.to_owned(),
             rid,
-            version: written.version(),
-            written_at: written.written_at(),
+            version: written.version,
+            written_at: written.written_at,
         })
     }
 
     fn database_item(&self, id: &str) -> Result<Item> {
-        if let Some(item) = self.catalog().item(database_key(id))? {
+        if let Some(item) = self.record_of(&database_key(id))? {
             return Ok(item);
         }
         if id.parse::<ResourceId>().is_ok() {
-            for item in self.catalog().prefix("d") {
+            for item in self.entries("d")? {
                 let item = item?;
                 if DatabaseInfo::of_item(&item)?.rid.to_string() == id {
                     return Ok(item);
@@ -273,8 +346,7 @@ impl Documents {
     /// # Errors
     /// Those of the engine.
     pub fn databases(&self) -> Result<Vec<DatabaseInfo>> {
-        self.catalog()
-            .prefix("d")
+        self.entries("d")?
             .map(|item| DatabaseInfo::of_item(&item?))
             .collect()
     }
@@ -289,8 +361,11 @@ impl Documents {
             let item = self.database_item(id)?;
             let database = DatabaseInfo::of_item(&item)?;
             self.require(batch, item.key(), Some(&item));
+            // Each container that is made takes a number: so none comes in between, wherever it is made.
+            let last = self.record_of(NUMBER)?;
+            self.require(batch, NUMBER, last.as_ref());
             batch.delete(self.catalog(), item.key());
-            for item in self.catalog().prefix(container_prefix(database.rid)) {
+            for item in self.entries(container_prefix(database.rid))? {
                 let item = item?;
                 self.drop_container(batch, &item)?;
             }
@@ -312,14 +387,14 @@ impl Documents {
         database: &str,
         definition: ContainerDefinition,
     ) -> Result<Container> {
-        definition.check()?;
+        self.check(&definition)?;
         let _changing = self.changing();
         let ((rid, dropped), written) = self.change(|batch| {
             let database = self.database_item(database)?;
             self.require(batch, database.key(), Some(&database));
             let database = DatabaseInfo::of_item(&database)?;
             let key = container_key(database.rid, &definition.id);
-            let old = self.catalog().item(&key)?;
+            let old = self.record_of(&key)?;
             if old.as_ref().map_or(Ok(false), |old| self.is_there(old))? {
                 return Err(exists("container", &definition.id));
             }
@@ -327,7 +402,11 @@ impl Documents {
             // The highest bit says that it is a container's.
             let number = self.number(batch)? | 1 << 31;
             let rid = database.rid.child(&number.to_be_bytes());
-            batch.create_container(rid.to_string(), options(&definition)?);
+            batch.create_container(
+                rid.to_string(),
+                options(&definition)?,
+                definition.default_ttl,
+            );
             let paths = self.indexes().paths_of(&definition);
             self.indexes()
                 .make(batch, rid, paths, definition.default_ttl);
@@ -337,7 +416,7 @@ impl Documents {
             }
             // The last write of the batch, whose version is the batch's.
             let made = container_record(rid, &definition);
-            batch.put_with_ttl(self.catalog(), &key, made, Ttl::Never);
+            batch.put(self.catalog(), &key, made, Ttl::Never);
             Ok((rid, dropped))
         })?;
         self.shared
@@ -345,52 +424,38 @@ impl Documents {
             .forget(|container| Some(container) == dropped);
         let resource = Resource {
             definition: Arc::new(definition),
-            version: written.version(),
-            written_at: written.written_at(),
+            version: written.version,
+            written_at: written.written_at,
         };
         self.handle(rid, resource)
     }
 
-    /// Whether the engine has the container of a record: others may drop it.
-    fn is_there(&self, item: &Item) -> Result<bool> {
-        let name = rid_in(&record(item)?)?.to_string();
-        Ok(self.engine().containers().contains(&name))
-    }
-
-    /// Makes the handle of a container that the engine has.
-    fn handle(&self, rid: ResourceId, resource: Resource) -> Result<Container> {
-        let name = rid.to_string();
-        if !self.engine().containers().contains(&name) {
-            return Err(no_container(&resource.definition.id));
-        }
-        let items = self.engine().container(name)?;
-        let mut indexes = self.indexes().read(rid)?;
-        let paths = self.indexes().paths_of(&resource.definition);
-        if !self.indexes().are_as_asked(&indexes, &paths, &items) {
-            let changed = self.change(|batch| {
-                let (paths, default) = (paths.clone(), items.default_ttl());
-                self.indexes().replace(batch, rid, &items, paths, default)
-            });
-            // Where that cannot be written, as in a database that is only read, queries do without.
-            if changed.is_ok() {
-                indexes = self.indexes().read(rid)?;
+    /// Refuses what is no definition, and what replicas do not keep.
+    fn check(&self, definition: &ContainerDefinition) -> Result<()> {
+        definition.check()?;
+        if self.store().is_replica() {
+            if definition.max_live_bytes.is_some() {
+                return Err(not_over_replicas("Quotas (maxLiveBytes) are"));
+            }
+            if !definition.keep_expired()?.is_zero() {
+                return Err(not_over_replicas(
+                    "Documents that have expired (retentionDuration) are",
+                ));
             }
         }
-        let container = Container::new(self.engine(), items, rid, resource, indexes)?;
-        self.shared.open_mut().by_rid.insert(rid, container.clone());
-        Ok(container)
+        Ok(())
     }
 
     /// The record of a container of this id or `_rid`.
-    fn container_item(&self, database: ResourceId, id: &str) -> Result<Item> {
-        if let Some(item) = self.catalog().item(container_key(database, id))? {
+    pub(crate) fn container_item(&self, database: ResourceId, id: &str) -> Result<Item> {
+        if let Some(item) = self.record_of(&container_key(database, id))? {
             return Ok(item);
         }
         if id
             .parse::<ResourceId>()
             .is_ok_and(|rid| rid.database() == database)
         {
-            for item in self.catalog().prefix(container_prefix(database)) {
+            for item in self.entries(container_prefix(database))? {
                 let item = item?;
                 if rid_in(&record(&item)?)?.to_string() == id {
                     return Ok(item);
@@ -398,99 +463,6 @@ impl Documents {
             }
         }
         Err(no_container(id))
-    }
-
-    /// The container of this id or `_rid`, in the database of this id or `_rid`.
-    ///
-    /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound).
-    pub fn container(&self, database: &str, id: &str) -> Result<Container> {
-        let named = self
-            .shared
-            .open()
-            .by_name
-            .get(database)
-            .and_then(|named| named.get(id).cloned());
-        if let Some(named) = named {
-            return Ok(named);
-        }
-        let changing = self.changing();
-        let item = self.container_item(self.database(database)?.rid, id)?;
-        let found = self.container_of(&item)?;
-        let mut open = self.shared.open_mut();
-        let named = open.by_name.entry(database.to_owned()).or_default();
-        named.insert(id.to_owned(), found.clone());
-        drop(open);
-        drop(changing);
-        if let Some(_building) = found.upkeep().try_build() {
-            // After an error the next open builds it; queries do without.
-            let _ = self.build(&found);
-        }
-        Ok(found)
-    }
-
-    /// Builds the indexes that are not whole. The caller holds the right to build.
-    fn build(&self, container: &Container) -> Result<()> {
-        loop {
-            let indexes = container.upkeep().current();
-            if indexes.are_whole() {
-                return Ok(());
-            }
-            if !container.add_missing(&indexes)? {
-                continue;
-            }
-            let _changing = self.changing();
-            let mut held = container.upkeep().hold_all();
-            if !Arc::ptr_eq(&held, &indexes) {
-                continue;
-            }
-            let rid = container.rid();
-            self.change(|batch| {
-                if let Some(version) = indexes.version() {
-                    batch.require(self.catalog(), record_key(rid), Expect::Version(version));
-                }
-                indexes.all_whole().store(batch, self.catalog(), rid);
-                Ok(())
-            })?;
-            *held = Arc::new(self.indexes().read(rid)?);
-            return Ok(());
-        }
-    }
-
-    /// The one handle of a container, whatever it is called by.
-    fn container_of(&self, item: &Item) -> Result<Container> {
-        let record = record(item)?;
-        let rid = rid_in(&record)?;
-        if let Some(open) = self.shared.open().by_rid.get(&rid).cloned() {
-            return Ok(open);
-        }
-        let definition = record.get("definition").cloned().unwrap_or_default();
-        let definition = ContainerDefinition::from_stored(definition.to_string().as_bytes())
-            .map_err(|error| damaged(&error.to_string()))?;
-        let resource = Resource {
-            definition: Arc::new(definition),
-            version: item.version(),
-            written_at: item.written_at(),
-        };
-        self.handle(rid, resource)
-    }
-
-    /// All containers of a database, in the order of ids.
-    ///
-    /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound).
-    pub fn containers(&self, database: &str) -> Result<Vec<Container>> {
-        let _changing = self.changing();
-        let database = self.database(database)?;
-        let items = self.catalog().prefix(container_prefix(database.rid));
-        let mut containers = vec![];
-        for item in items {
-            let item = item?;
-            if self.is_there(&item)? {
-                containers.push(self.container_of(&item)?);
-            }
-        }
-        Ok(containers)
     }
 
     /// Replaces the definition of a container. Its partition key cannot change. Another default ttl counts at once, for all
@@ -504,7 +476,7 @@ impl Documents {
         database: &str,
         definition: ContainerDefinition,
     ) -> Result<Container> {
-        definition.check()?;
+        self.check(&definition)?;
         let container = self.container(database, &definition.id)?;
         let changing = self.changing();
         let mut held = container.upkeep().hold_all();
@@ -525,13 +497,14 @@ impl Documents {
                 // A definition does not say what is done where it is full: the word of an operator stays.
                 options = options.when_full(quota.when_full);
             }
-            batch.create_container(old.rid().to_string(), options.or_change());
+            let default = definition.default_ttl;
+            batch.change_container(old.rid().to_string(), options, default);
             let paths = self.indexes().paths_of(&definition);
             let (rid, default) = (old.rid(), definition.default_ttl);
             self.indexes()
                 .replace(batch, rid, old.items(), paths, default)?;
             let record = container_record(old.rid(), &definition);
-            batch.put_with_ttl(self.catalog(), item.key(), record, Ttl::Never);
+            batch.put(self.catalog(), item.key(), record, Ttl::Never);
             Ok(())
         })?;
         *held = Arc::new(self.indexes().read(container.rid())?);
@@ -539,10 +512,13 @@ impl Documents {
         without_quota(container.items(), &definition)?;
         container.set_resource(Resource {
             definition: Arc::new(definition),
-            version: written.version(),
-            written_at: written.written_at(),
+            version: written.version,
+            written_at: written.written_at,
         });
         drop(changing);
+        if self.store().is_replica() {
+            return Ok(container);
+        }
         let building = container.upkeep().build();
         // After an error the next open or replacement builds it; queries do without.
         let _ = self.build(&container);
@@ -565,7 +541,7 @@ impl Documents {
     }
 
     /// Drops the container of a record, and the record.
-    fn drop_container(&self, batch: &mut Batch, item: &Item) -> Result<ResourceId> {
+    fn drop_container(&self, batch: &mut Writes, item: &Item) -> Result<ResourceId> {
         let rid = rid_in(&record(item)?)?;
         self.require(batch, item.key(), Some(item));
         batch.delete(self.catalog(), item.key());

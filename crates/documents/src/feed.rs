@@ -15,6 +15,7 @@ use crate::document::{Document, id_in};
 use crate::error::Result;
 use crate::key_range::KeyRange;
 use crate::last_pass::{ChangeStart, ChangeStartAt, Rest};
+use crate::store::not_over_replicas;
 
 /// The keys that a pass keeps, if a page is no larger: some megabytes.
 const KEPT: usize = 16_384;
@@ -77,6 +78,9 @@ impl Container {
     /// # Errors
     /// [`BadRequest`](crate::ErrorKind::BadRequest): no partition key of this container.
     pub fn changes(&self, from: &ChangeStart, limit: usize) -> Result<ChangeFeedPage> {
+        if self.store().is_replica() {
+            return Err(not_over_replicas("The change feed is"));
+        }
         let mut page = self.page_of_changes(from, limit.max(1))?;
         while page.documents.is_empty() && page.has_more {
             let at = ChangeStartAt::After(page.version);
@@ -185,6 +189,9 @@ impl Container {
     /// [`Gone`](crate::ErrorKind::Gone): documents that ended since were purged already; start anew with
     /// [`ExpiryCursor::start`].
     pub fn ends(&self, from: &ExpiryCursor, limit: usize) -> Result<EndsPage> {
+        if self.store().is_replica() {
+            return Err(not_over_replicas("The ends of documents are"));
+        }
         let mut expirations = self.items().expirations(from.clone());
         let (mut ends, limit) = (vec![], limit.max(1));
         for expiration in expirations.by_ref().take(limit) {

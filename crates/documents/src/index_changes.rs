@@ -1,6 +1,6 @@
 //! Changes of the indexes of a container in the catalog, each a part of a batch. The invariants are those of indexes.rs.
 
-use ebbtide::{Batch, ContainerOptions, DefaultTtl, Expect, Quota, WhenFull};
+use ebbtide::{ContainerOptions, DefaultTtl, Expect, Quota, WhenFull};
 
 use crate::body::MemberPath;
 use crate::catalog::damaged;
@@ -10,10 +10,12 @@ use crate::error::Result;
 use crate::indexes::{Indexes, covers, entries_name, record_key};
 use crate::key_range::KeyRange;
 use crate::resource_id::ResourceId;
+use crate::store::{Store, Writes};
 
-/// The indexes of containers in the catalog and the engine.
+/// The indexes of containers in the catalog and the engine. Over replicas there are none: their entries would have to end in the
+/// same entry of the log as the documents of which they are, and queries do without.
 pub struct IndexCatalog<'d> {
-    pub engine: &'d ebbtide::Database,
+    pub store: &'d Store,
     pub catalog: &'d ebbtide::Container,
 }
 
@@ -21,21 +23,21 @@ impl IndexCatalog<'_> {
     /// Whether there are indexes: the quota of the whole database may end an entry before its document.
     fn are_kept(&self) -> bool {
         let expires = |quota: Quota| quota.when_full == WhenFull::ExpireSoonest;
-        !self.engine.quota().is_some_and(expires)
+        !self.store.is_replica() && !self.store.engine().quota().is_some_and(expires)
     }
 
     /// Lets all indexes go where none are kept.
     pub fn forget_where_none_are_kept(&self) -> Result<()> {
-        if self.are_kept() {
+        if self.are_kept() || self.store.is_replica() {
             return Ok(());
         }
-        let mut batch = Batch::new();
+        let mut batch = self.store.writes();
         for key in self.catalog.keys(KeyRange::of_prefix(b"i".to_vec())) {
             let rid = ResourceId::from_bytes(&key?[1..])?;
             self.forget(&mut batch, rid)?;
         }
         if !batch.is_empty() {
-            self.engine.commit(&batch)?;
+            self.store.commit(&batch)?;
         }
         Ok(())
     }
@@ -51,16 +53,22 @@ impl IndexCatalog<'_> {
     }
 
     fn has_entries(&self, rid: ResourceId) -> bool {
-        self.engine.containers().contains(&entries_name(rid))
+        self.store
+            .engine()
+            .containers()
+            .contains(&entries_name(rid))
     }
 
     /// The indexes of a container as they are.
     pub fn read(&self, rid: ResourceId) -> Result<Indexes> {
+        if self.store.is_replica() {
+            return Ok(Indexes::default());
+        }
         let record = self.catalog.item(record_key(rid))?;
         let Some(record) = record.filter(|_| self.has_entries(rid)) else {
             return Ok(Indexes::default());
         };
-        let entries = self.engine.container(entries_name(rid))?;
+        let entries = self.store.engine().container(entries_name(rid))?;
         Indexes::stored(record.value(), record.version(), entries)
             .ok_or_else(|| damaged("the indexes of a container are none"))
     }
@@ -83,7 +91,7 @@ impl IndexCatalog<'_> {
     /// Adds to a batch that makes a container: its indexes, of these paths.
     pub fn make(
         &self,
-        batch: &mut Batch,
+        batch: &mut Writes,
         rid: ResourceId,
         paths: Vec<MemberPath>,
         default: DefaultTtl,
@@ -95,25 +103,28 @@ impl IndexCatalog<'_> {
 
     fn make_anew(
         &self,
-        batch: &mut Batch,
+        batch: &mut Writes,
         rid: ResourceId,
         indexes: &Indexes,
         default: DefaultTtl,
     ) {
         let options = ContainerOptions::new().default_ttl(default);
-        batch.create_container(entries_name(rid), options);
+        batch.create_container(entries_name(rid), options, default);
         indexes.store(batch, self.catalog, rid);
     }
 
     /// Adds to a batch: indexes of these paths in place of those that are there, of documents that get this default.
     pub fn replace(
         &self,
-        batch: &mut Batch,
+        batch: &mut Writes,
         rid: ResourceId,
         items: &ebbtide::Container,
         paths: Vec<MemberPath>,
         default: DefaultTtl,
     ) -> Result<()> {
+        if self.store.is_replica() {
+            return Ok(());
+        }
         let record = self.catalog.item(record_key(rid))?;
         let expect = record.map_or(Expect::Absent, |record| Expect::Version(record.version()));
         batch.require(self.catalog, record_key(rid), expect);
@@ -127,7 +138,7 @@ impl IndexCatalog<'_> {
                     batch.delete_range(entries, entry::all_of(index.number));
                 }
                 let options = ContainerOptions::new().default_ttl(default);
-                batch.create_container(entries_name(rid), options.or_change());
+                batch.change_container(entries_name(rid), options, default);
                 old.with_paths(paths, false).store(batch, self.catalog, rid);
             }
             _ => {
@@ -141,7 +152,10 @@ impl IndexCatalog<'_> {
     }
 
     /// Adds to a batch that no indexes are left.
-    pub fn forget(&self, batch: &mut Batch, rid: ResourceId) -> Result<()> {
+    pub fn forget(&self, batch: &mut Writes, rid: ResourceId) -> Result<()> {
+        if self.store.is_replica() {
+            return Ok(());
+        }
         if self.has_entries(rid) {
             batch.drop_container(entries_name(rid));
         }

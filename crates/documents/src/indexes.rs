@@ -37,13 +37,14 @@ use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
 };
 
-use ebbtide::{Batch, DefaultTtl, Ttl, Version};
+use ebbtide::{DefaultTtl, Ttl, Version};
 use serde_json::{Value, json};
 
 use crate::body::MemberPath;
 use crate::entry;
 use crate::query::PathReader;
 use crate::resource_id::ResourceId;
+use crate::store::Writes;
 
 /// One index by name.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,11 +155,11 @@ impl Indexes {
     }
 
     /// Adds the record to a batch.
-    pub fn store(&self, batch: &mut Batch, catalog: &ebbtide::Container, rid: ResourceId) {
+    pub fn store(&self, batch: &mut Writes, catalog: &ebbtide::Container, rid: ResourceId) {
         let index = |index: &Index| json!({"path": index.path, "number": index.number, "whole": index.is_whole});
         let list = Vec::from_iter(self.list.iter().map(index));
         let record = json!({"next": self.next, "indexes": list}).to_string();
-        batch.put_with_ttl(catalog, record_key(rid), record, Ttl::Never);
+        batch.put(catalog, record_key(rid), record, Ttl::Never);
     }
 
     pub fn list(&self) -> &[Index] {
@@ -200,7 +201,7 @@ impl Indexes {
     /// Adds to a batch what the entries of a document become: `before` and `after` are its bodies.
     pub fn change(
         &self,
-        batch: &mut Batch,
+        batch: &mut Writes,
         key: &[u8],
         before: Option<&[u8]>,
         after: Option<(&[u8], Ttl)>,
@@ -219,7 +220,7 @@ impl Indexes {
             }
         }
         for entry in &new {
-            batch.put_with_ttl(entries, entry, b"", ttl);
+            batch.put(entries, entry, b"", ttl);
         }
     }
 }

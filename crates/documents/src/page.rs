@@ -226,7 +226,7 @@ impl Container {
             range = from.rest_of(range)?;
         }
         let (mut documents, mut bytes) = (vec![], 0);
-        let mut items = self.items().range(range);
+        let mut items = self.store().range(self.items(), range)?;
         for item in &mut items {
             let document = self.of_item(item?)?;
             bytes += document.body().len();

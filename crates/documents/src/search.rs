@@ -75,7 +75,7 @@ impl Container {
         let origin = Origin::of_query(self, scope, text, parameters);
         origin.check(from)?;
         if !query.reads_documents() {
-            let rows = query.start(limits, self.engine().now()).finish()?;
+            let rows = query.start(limits, self.store().now()).finish()?;
             return Ok(page_of(rows, limits, origin, from));
         }
         let ranges = key_ranges(self, scope, &query)?;
@@ -90,7 +90,7 @@ impl Container {
             bytes: usize::MAX,
             ..limits.clone()
         };
-        let begin = || query.start(&whole, self.engine().now());
+        let begin = || query.start(&whole, self.store().now());
         let reading =
             self.at_one_moment(|| self.read_page(&query, &ranges, MOST, limits, begin))?;
         if reading.has_more && !reading.execution.is_done() {
@@ -118,7 +118,7 @@ impl Container {
             rest = from.rest_of_all(rest)?;
         }
         let most = wanted(query, limits, progress).saturating_mul(GATHERED);
-        let begin = || query.resume(limits, self.engine().now(), progress);
+        let begin = || query.resume(limits, self.store().now(), progress);
         let reading = self.at_one_moment(|| self.read_page(query, &rest, most, limits, begin))?;
         let after = |last: &[u8]| Continuation::after(origin, last);
         Ok(page_behind(reading, after))
@@ -141,10 +141,10 @@ impl Container {
         }
         let after = after.flatten();
         let reading = self.at_one_moment(|| {
-            let Some(view) = self.index_view(&self.engine().snapshot())? else {
+            let Some(view) = self.index_view(&self.store().snapshot()?)? else {
                 return Ok(None);
             };
-            let execution = query.resume_in_order(limits, self.engine().now(), progress);
+            let execution = query.resume_in_order(limits, self.store().now(), progress);
             let reader = Reader::new(self.rid(), limits, execution);
             view.read_in_order(query, ranges, after.as_deref(), wanted, reader)
         })?;
@@ -161,8 +161,9 @@ impl Container {
         let mut tries = 1;
         loop {
             let reading = read()?;
-            let (now, first_end) = (self.engine().now(), reading.first_end());
-            if tries == TRIES || first_end.is_none_or(|end| end > now) {
+            let (now, first_end) = (self.store().now(), reading.first_end());
+            if tries == TRIES || self.store().is_replica() || first_end.is_none_or(|end| end > now)
+            {
                 return Ok(reading);
             }
             tries += 1;
@@ -180,13 +181,13 @@ impl Container {
         begin: impl Fn() -> Execution,
     ) -> Result<Reading> {
         let begin = || Reader::new(self.rid(), limits, begin());
-        let snapshot = self.engine().snapshot();
+        let snapshot = self.store().snapshot()?;
         if let Some(view) = self.index_view(&snapshot)?
             && let Some(reading) = view.read(query, ranges, most, begin)?
         {
             return Ok(reading);
         }
-        let (view, mut reader) = (snapshot.container(self.items().name())?, begin());
+        let (view, mut reader) = (self.store().view(&snapshot, self.items())?, begin());
         'ranges: for range in ranges {
             for item in view.range(range.clone()) {
                 if reader.take(item?, None)?.is_break() {

@@ -28,6 +28,7 @@ use crate::entry;
 use crate::error::Result;
 use crate::indexes::Indexes;
 use crate::key_range::KeyRange;
+use crate::store::{Commit, Writes};
 
 /// Documents of a step of the builder, and their bytes.
 const STEP: usize = 256;
@@ -74,7 +75,7 @@ impl Container {
             .map(|item| indexes.entries_of(item.key(), item.value()));
         let of_items = Vec::from_iter(of_items);
         let put = |only: Option<usize>, ttl: &dyn Fn(&Item) -> Ttl| {
-            let mut batch = Batch::new();
+            let mut batch = Writes::Batch(Batch::new());
             // The record that they are whole is durable after all of them.
             batch.durability(Durability::Buffered);
             for (at, item) in items.iter().enumerate() {
@@ -82,15 +83,11 @@ impl Container {
                     let expect = Expect::Version(item.version());
                     batch.require(self.items(), item.key(), expect);
                     for entry in &of_items[at] {
-                        batch.put_with_ttl(entries, entry, b"", ttl(item));
+                        batch.put(entries, entry, b"", ttl(item));
                     }
                 }
             }
-            match self.engine().commit(&batch) {
-                Ok(_) => Ok(true),
-                Err(error) if error.is_conflict() => Ok(false),
-                Err(error) => Err(error),
-            }
+            Ok::<_, crate::Error>(self.store().commit(&batch)? != Commit::Conflict)
         };
         let is_done = put(None, &|item| Ttl::Like(item))?;
         for (at, of_item) in of_items.iter().enumerate() {
@@ -129,7 +126,7 @@ impl Container {
             false => Bound::Excluded(std::mem::take(&mut sweep.after)),
         };
         let to = Bound::Unbounded;
-        let (mut looked, mut batch) = (0, Batch::new());
+        let (mut looked, mut batch) = (0, Writes::Batch(Batch::new()));
         for entry in entries.keys(KeyRange { from, to }).take(most) {
             let Ok(entry) = entry else { break };
             looked += 1;
@@ -146,7 +143,7 @@ impl Container {
         sweep.writes = SWEEP_EVERY;
         if !batch.is_empty() {
             sweep.writes = SWEEP_SOON;
-            let _ = self.engine().commit(&batch);
+            let _ = self.store().commit(&batch);
         }
     }
 

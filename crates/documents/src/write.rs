@@ -1,10 +1,11 @@
 //! Writes of one document, and of its entries in the indexes by name.
 
-use ebbtide::{Batch, Expect, Item, Update, Version, Written};
+use ebbtide::{Expect, Item, Update, Version};
 
 use crate::container::{Container, Prepared, not_found};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::indexes::Indexes;
+use crate::store::{Commit, Committed};
 
 /// How often a write is tried where others write the same document.
 const TRIES: u32 = 256;
@@ -15,9 +16,9 @@ impl Container {
         &self,
         key: &[u8],
         mut decide: impl FnMut(Option<&Item>) -> Result<Update>,
-    ) -> Result<(Option<Item>, Written)> {
+    ) -> Result<(Option<Item>, Committed)> {
         let indexes = self.upkeep().hold();
-        if indexes.entries().is_some() {
+        if self.is_decided_first(&indexes) {
             return self.write_with_entries(&indexes, key, decide);
         }
         let mut refusal = None;
@@ -30,7 +31,7 @@ impl Container {
             })
         })?;
         match (updated.written, refusal) {
-            (Some(written), None) => Ok((updated.before, written)),
+            (Some(written), None) => Ok((updated.before, written.into())),
             (_, refusal) => Err(refusal.unwrap_or_else(not_found)),
         }
     }
@@ -40,9 +41,9 @@ impl Container {
         &self,
         prepared: &Prepared,
         mut accepts: impl FnMut(Option<Version>) -> Result<()>,
-    ) -> Result<(Option<Version>, Written)> {
+    ) -> Result<(Option<Version>, Committed)> {
         let indexes = self.upkeep().hold();
-        if indexes.entries().is_some() {
+        if self.is_decided_first(&indexes) {
             // Its entries are told by its value.
             let decide = |found: Option<&Item>| {
                 accepts(found.map(Item::version))?;
@@ -59,9 +60,15 @@ impl Container {
             refusal.is_none()
         })?;
         match put.written {
-            Some(written) => Ok((put.before, written)),
+            Some(written) => Ok((put.before, written.into())),
             None => Err(refusal.unwrap_or_else(not_found)),
         }
+    }
+
+    /// Whether a write is decided by what was read, and done under the condition that it stands still: one with entries of
+    /// indexes, and each where others write a replica of the same.
+    pub(crate) fn is_decided_first(&self, indexes: &Indexes) -> bool {
+        indexes.entries().is_some() || self.store().is_replica()
     }
 
     /// The same with the entries of indexes.
@@ -70,11 +77,11 @@ impl Container {
         indexes: &Indexes,
         key: &[u8],
         mut decide: impl FnMut(Option<&Item>) -> Result<Update>,
-    ) -> Result<(Option<Item>, Written)> {
+    ) -> Result<(Option<Item>, Committed)> {
         let mut tries = 1;
         loop {
-            let found = self.items().item(key)?;
-            let mut batch = Batch::new();
+            let found = self.store().item(self.items(), key)?;
+            let mut batch = self.store().writes();
             let expect = found
                 .as_ref()
                 .map_or(Expect::Absent, |item| Expect::Version(item.version()));
@@ -84,7 +91,7 @@ impl Container {
             match (decide(found.as_ref())?, before) {
                 (Update::Write(body, ttl), _) => {
                     indexes.change(&mut batch, key, before, Some((&body, ttl)));
-                    batch.put_with_ttl(self.items(), key, &body, ttl);
+                    batch.put(self.items(), key, &body, ttl);
                 }
                 (Update::Expire(ttl), Some(body)) => {
                     indexes.change(&mut batch, key, before, Some((body, ttl)));
@@ -96,17 +103,23 @@ impl Container {
                 }
                 _ => return Err(not_found()),
             }
-            match self.engine().commit(&batch) {
-                Ok(written) => {
+            match self.store().commit(&batch)? {
+                Commit::Done(written) => {
                     self.sweep(indexes);
                     return Ok((found, written));
                 }
-                Err(error) if error.is_conflict() && tries < TRIES => {
+                Commit::Conflict if tries < TRIES => {
                     tries += 1;
                     std::thread::yield_now();
                 }
-                Err(error) => return Err(error.into()),
+                Commit::Conflict => return Err(contended(self.items(), key)),
             }
         }
     }
+}
+
+/// The error of a write before which others were too often.
+pub(crate) fn contended(items: &ebbtide::Container, key: &[u8]) -> Error {
+    let (container, key) = (items.name().to_owned(), key.to_vec());
+    ebbtide::Error::Conflict { container, key }.into()
 }

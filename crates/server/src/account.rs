@@ -6,15 +6,14 @@ use serde_json::json;
 
 use crate::reply::{Answer, Reply};
 use crate::request::Request;
-use crate::state::State;
 
 /// The one region; some SDKs want to know its name.
 const REGION: &str = "Local";
 
 /// `GET /` of an SDK: the account, whose one region is this server as the client named it.
-pub(crate) fn account(state: &State, request: &Request) -> Answer {
+pub(crate) fn account(scheme: &str, request: &Request) -> Answer {
     let host = request.header("host").unwrap_or("localhost");
-    let endpoint = format!("{}://{host}/", state.scheme);
+    let endpoint = format!("{scheme}://{host}/");
     let locations = json!([{ "name": REGION, "databaseAccountEndpoint": endpoint }]);
     let body = json!({
         "_self": "",

@@ -117,7 +117,7 @@ pub(crate) fn containers(state: &State, request: &Request, database: &str) -> An
 }
 
 pub(crate) fn container(state: &State, request: &Request, database: &str, id: &str) -> Answer {
-    let container = state.documents.container(database, id)?;
+    let container = offers::container(state, database, id)?;
     let etag = |container: &Container| member(container, "_etag").unwrap_or_default();
     match request.method.as_str() {
         "GET" => {
@@ -195,7 +195,7 @@ fn container_reply(state: &State, status: u16, container: &Container, request: &
 
 /// The partitions of a container. SDKs ask until there is nothing new.
 pub(crate) fn ranges(state: &State, request: &Request, database: &str, id: &str) -> Answer {
-    let container = state.documents.container(database, id)?;
+    let container = offers::container(state, database, id)?;
     let rid = container.rid();
     let etag = format!("\"{rid}\"");
     if request

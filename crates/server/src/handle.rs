@@ -229,17 +229,35 @@ fn at_once(state: &State, request: &Request) -> Option<Answer> {
         Resource::Documents(database, container) => {
             items::write_at_once(state, request, database, container)
         }
+        _ => of_nothing(state.scheme, request),
+    }
+}
+
+/// The answer to a request that is about no documents.
+pub(crate) fn of_nothing(scheme: &str, request: &Request) -> Option<Answer> {
+    match &request.path.resource {
         Resource::Account if request.method == Method::GET => {
             Some(match page::is_asked_for(&request.headers) {
                 true => page::page(),
-                false => account::account(state, request),
+                false => account::account(scheme, request),
             })
         }
+        Resource::Account => Some(Err(catalog::not_allowed())),
         Resource::Health => Some(own::health()),
         Resource::Absent(kind) => Some(Err(Failure::not_implemented(format!(
             "This server has no {kind}."
         )))),
         _ => None,
+    }
+}
+
+/// Whether the request changes nothing.
+#[cfg(feature = "cluster")]
+pub(crate) fn writes_nothing(request: &Request) -> bool {
+    match request.method {
+        Method::GET => !request.is_true(items::TOUCH),
+        Method::POST => query::is_query(request) || query::is_plan(request),
+        _ => false,
     }
 }
 
@@ -256,7 +274,7 @@ fn writes(request: &Request) -> Option<bool> {
     }
 }
 
-fn route(state: &State, request: &Request) -> Answer {
+pub(crate) fn route(state: &State, request: &Request) -> Answer {
     match &request.path.resource {
         Resource::Databases => catalog::databases(state, request),
         Resource::Database(database) => catalog::database(state, request, database),

@@ -6,6 +6,7 @@ use ebbtide_documents::{Conditions, Container, Document, Etag, PartitionKey, Pat
 use crate::catalog::not_allowed;
 use crate::date;
 use crate::lists::{continuation, continue_after, page};
+use crate::offers;
 use crate::places::Part;
 use crate::reply::{Answer, Failure, Reply};
 use crate::request::Request;
@@ -14,12 +15,12 @@ use crate::within::Within;
 use crate::{batch, changes, query};
 
 /// The header by which a read restarts the countdown of what it reads.
-const TOUCH: &str = "x-ebbtide-touch";
+pub(crate) const TOUCH: &str = "x-ebbtide-touch";
 /// A thread that others wait for works on a body of so many bytes for some microseconds.
 const LARGEST_AT_ONCE: usize = 16 << 10;
 
 pub(crate) fn documents(state: &State, request: &Request, database: &str, id: &str) -> Answer {
-    let container = state.documents.container(database, id)?;
+    let container = offers::container(state, database, id)?;
     let answer = match request.method.as_str() {
         "GET" if request.header("a-im").is_some() => changes::changes(state, request, &container),
         "GET" => list(state, request, &container),
@@ -92,7 +93,7 @@ pub(crate) fn write_at_once(
     {
         return None;
     }
-    let container = state.documents.container(database, coll).ok()?;
+    let container = offers::container(state, database, coll).ok()?;
     let key = request.partition_key().ok()??;
     let written = if is_upsert(request) {
         container.try_upsert(&key, &request.body, &request.conditions().ok()?)
@@ -138,7 +139,7 @@ pub(crate) fn document(
     coll: &str,
     id: &str,
 ) -> Answer {
-    let container = state.documents.container(database, coll)?;
+    let container = offers::container(state, database, coll)?;
     let reply = one(state, request, &container, database, id)?;
     Ok(of_partition(state, request, &container, reply))
 }
@@ -203,7 +204,7 @@ pub(crate) fn read_at_once(
     if request.method != hyper::Method::GET || request.is_true(TOUCH) {
         return None;
     }
-    let container = state.documents.container(database, coll).ok()?;
+    let container = offers::container(state, database, coll).ok()?;
     let key = request.partition_key().ok()??;
     match container.try_read(&key, id) {
         Ok(AtOnce::Ready(document)) => {
@@ -331,7 +332,7 @@ pub(crate) fn delete_partition(
     if request.method != hyper::Method::POST {
         return Err(not_allowed());
     }
-    let container = state.documents.container(database, coll)?;
+    let container = offers::container(state, database, coll)?;
     container.delete_partition(&key(request)?)?;
     Ok(session(
         Reply::empty(200),

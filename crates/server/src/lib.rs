@@ -28,7 +28,7 @@
 //! ```text
 //! connection ──> handle: host, signature, body within limits ──> a point read whose document is in memory: at once
 //!                                                            └─> all else: route, on a thread that may wait
-//! a node of a cluster ──> node: health, figures, members
+//! a node of a cluster ──> node: health, figures, members; documents as below, over replica
 //!
 //! route ──> catalog | items | query | batch | changes | offers | own | status | metrics ──> ebbtide-documents ──> one engine
 //! ```
@@ -64,6 +64,8 @@ mod page;
 mod handle;
 mod config;
 mod tls;
+#[cfg(feature = "cluster")]
+mod replica;
 #[cfg(feature = "cluster")]
 mod node;
 mod connection;

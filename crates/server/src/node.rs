@@ -1,5 +1,5 @@
-//! A node of a cluster behind the server: it is ready or not, has figures, and tells its members; the control socket in its folder
-//! changes them.
+//! A node of a cluster behind the server: documents, and whether it is ready, its figures and members; the control socket in its
+//! folder changes those.
 //!
 //! ```text
 //! HTTP ──> Member ──> Node           the node runs on a runtime of its own, so that threads of requests that wait for it
@@ -7,25 +7,28 @@
 //! ```
 
 use std::io::ErrorKind;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ebbtide::ControlEvent;
-use ebbtide_cluster::{Error, Node, NodeOptions, Status, Tls};
+use ebbtide_cluster::{Error, Node, NodeOptions, Status, Tls, shared};
 use ebbtide_control::{
     Answer as Answered, ClusterMember, ClusterStatus, Control, Failed, Options, Progress,
     Request as Asks, Serves,
 };
+use ebbtide_documents::Documents;
 use metrics::{describe_gauge, gauge};
 use tokio::runtime::{Handle, Runtime};
 
 use crate::config::{Config, ServeError};
 use crate::limits::LEFT_OVER;
-use crate::own;
+use crate::partitions::Partitions;
 use crate::path::Resource;
+use crate::places::Places;
+use crate::replica::{OfNode, is_session, tokened, work_on};
 use crate::reply::{Answer, Failure, Reply};
 use crate::request::Request;
-use crate::state::{Frontend, Service};
-use crate::{catalog, metrics as figures};
+use crate::state::{Frontend, Service, State};
+use crate::{catalog, handle, metrics as figures};
 
 /// A node that is open, until it is ended.
 pub(crate) struct Opened {
@@ -71,9 +74,11 @@ impl Opened {
         })
     }
 
-    pub fn service(&self, frontend: Frontend) -> Arc<dyn Service> {
+    pub fn service(&self, frontend: Frontend, scheme: &'static str) -> Arc<dyn Service> {
         Arc::new(Member {
-            frontend,
+            frontend: Arc::new(frontend),
+            scheme,
+            state: Mutex::default(),
             node: self.node.clone(),
             runtime: self.runtime.handle().clone(),
         })
@@ -137,10 +142,52 @@ fn tls(config: &Config) -> Result<Option<Tls>, ServeError> {
     }
 }
 
+/// The documents of a state of the node.
+type OfState = (Arc<OfNode>, Arc<State>);
+
 struct Member {
-    frontend: Frontend,
+    frontend: Arc<Frontend>,
+    scheme: &'static str,
     node: Node,
     runtime: Handle,
+    /// Those of the state that it had last.
+    state: Mutex<Option<OfState>>,
+}
+
+impl Member {
+    /// The documents of the node's state as of now.
+    fn state(&self) -> Result<Arc<State>, Failure> {
+        let kept = || self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_of_now = |(replica, _): &&OfState| replica.is_of_now();
+        if let Some((_, state)) = kept().as_ref().filter(is_of_now) {
+            return Ok(state.clone());
+        }
+        // While this waits for the cluster, others do so beside it.
+        let replica = Arc::new(OfNode::new(self.node.clone(), self.runtime.clone()));
+        let state = Arc::new(State {
+            frontend: self.frontend.clone(),
+            documents: Documents::over(replica.clone())?,
+            clock: None,
+            partitions: Partitions::default(),
+            places: Places::default(),
+            scheme: self.scheme,
+        });
+        *kept() = Some((replica, state.clone()));
+        Ok(state)
+    }
+
+    /// An answer of the documents, with the token of what it saw.
+    fn documents(&self, request: &Request) -> Answer {
+        let (answer, seen) = work_on(request, || handle::route(&*self.state()?, request));
+        let mut reply = answer?;
+        if let Some(seen) = seen {
+            let headers = reply.headers.iter_mut();
+            for (_, value) in headers.filter(|(name, _)| is_session(name)) {
+                *value = tokened(value, seen);
+            }
+        }
+        Ok(reply)
+    }
 }
 
 impl Service for Member {
@@ -149,16 +196,14 @@ impl Service for Member {
     }
 
     fn at_once(&self, request: &Request) -> Option<Answer> {
-        match &request.path.resource {
-            Resource::Health => Some(own::health()),
-            _ => None,
-        }
+        handle::of_nothing(self.scheme, request)
     }
 
     fn route(&self, request: &Request) -> Answer {
         match &request.path.resource {
             Resource::Ready => ready(&self.node.status()),
             Resource::Metrics => figures::answer(&self.frontend, || {
+                shared::database(&self.node).publish_metrics()?;
                 publish(&self.node);
                 Ok(())
             }),
@@ -168,9 +213,7 @@ impl Service for Member {
             }
             Resource::Cluster => Err(catalog::not_allowed()),
             Resource::Unknown => Err(Failure::not_found("There is no such resource.")),
-            _ => Err(Failure::not_implemented(
-                "Documents are not served over a cluster yet.",
-            )),
+            _ => self.documents(request),
         }
     }
 }

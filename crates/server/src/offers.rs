@@ -1,10 +1,10 @@
 //! Offers: the throughput that clients set. It is kept and told, and bounds nothing here; the one that a container is created
 //! with says how many partitions it has.
 //!
-//! They are items of a container of the engine, `offers`: the `_rid` of their database or container, and the offer as JSON
-//! without `_etag`.
+//! They are records in the engine's container `offers`: the `_rid` of their database or container, and the offer as JSON without
+//! `_etag`.
 
-use ebbtide_documents::ResourceId;
+use ebbtide_documents::{Container, Documents, Records, ResourceId};
 use serde_json::{Value, json};
 
 use crate::catalog::not_allowed;
@@ -35,24 +35,44 @@ pub(crate) fn divided(mut content: Value) -> (Value, usize) {
 }
 
 /// The containers of several partitions.
-pub(crate) fn partitions(engine: &ebbtide::Database) -> ebbtide::Result<Partitions> {
+pub(crate) fn partitions(documents: &Documents) -> ebbtide_documents::Result<Partitions> {
     let partitions = Partitions::default();
-    if !engine.containers().iter().any(|name| name == NAME) {
-        return Ok(partitions);
-    }
-    for item in &engine.container(NAME)? {
-        let offer: Value = serde_json::from_slice(item?.value()).unwrap_or_default();
-        let count = offer["content"][INFO]["numPhysicalPartitions"].as_u64();
+    for item in documents.records(NAME).all()? {
+        let offer: Value = serde_json::from_slice(item.value()).unwrap_or_default();
         let rid = offer["offerResourceId"].as_str().unwrap_or_default();
-        if let (Some(count), Ok(rid)) = (count, rid.parse()) {
-            partitions.set(rid, count as usize);
+        if let (Some(count), Ok(rid)) = (count_in(&offer), rid.parse()) {
+            partitions.set(rid, count);
         }
     }
     Ok(partitions)
 }
 
-fn kept(state: &State) -> Result<ebbtide::Container, Failure> {
-    Ok(state.documents.engine().container(NAME)?)
+fn count_in(offer: &Value) -> Option<usize> {
+    let count = offer["content"][INFO]["numPhysicalPartitions"].as_u64();
+    count.map(|count| count as usize)
+}
+
+/// A container. Over a cluster another node may have made it, and the offer that it was made with says its partitions.
+pub(crate) fn container(state: &State, database: &str, id: &str) -> Result<Container, Failure> {
+    let container = state.documents.container(database, id)?;
+    let rid = container.rid();
+    if state.documents.are_replicated()
+        && !state.partitions.are_known(rid)
+        && let Some(item) = kept(state).item(id_of(&rid))?
+    {
+        let offer: Value = serde_json::from_slice(item.value()).unwrap_or_default();
+        let count = count_in(&offer).unwrap_or(1);
+        state.partitions.learn(rid, count);
+    }
+    Ok(container)
+}
+
+fn kept(state: &State) -> Records {
+    state.documents.records(NAME)
+}
+
+fn id_of(rid: &ResourceId) -> String {
+    data_encoding::HEXLOWER.encode(rid.as_bytes())
 }
 
 /// The throughput that the request sets, as an offer's content has it.
@@ -88,7 +108,7 @@ pub(crate) fn create(
     let Some(content) = content else {
         return Ok(());
     };
-    let id = data_encoding::HEXLOWER.encode(rid.as_bytes());
+    let id = id_of(rid);
     let offer = json!({
         "resource": link,
         "offerType": "Invalid",
@@ -99,7 +119,7 @@ pub(crate) fn create(
         "_rid": id,
         "_self": format!("offers/{id}/"),
     });
-    Ok(kept(state)?.put(&id, offer.to_string())?)
+    Ok(kept(state).put(&id, offer.to_string())?)
 }
 
 fn autoscale(settings: &str) -> Result<Value, Failure> {
@@ -116,17 +136,16 @@ fn autoscale(settings: &str) -> Result<Value, Failure> {
 }
 
 pub(crate) fn is_there(state: &State, rid: &ResourceId) -> Result<bool, Failure> {
-    Ok(kept(state)?.contains(data_encoding::HEXLOWER.encode(rid.as_bytes()))?)
+    Ok(kept(state).item(id_of(rid))?.is_some())
 }
 
 pub(crate) fn delete(state: &State, rid: &ResourceId) -> Result<(), Failure> {
-    Ok(kept(state)?.delete(data_encoding::HEXLOWER.encode(rid.as_bytes()))?)
+    Ok(kept(state).delete(id_of(rid))?)
 }
 
 pub(crate) fn offers(state: &State, request: &Request) -> Answer {
     let mut rows = Vec::new();
-    for item in &kept(state)? {
-        let item = item?;
+    for item in kept(state).all()? {
         rows.push((
             String::from_utf8_lossy(item.key()).into_owned(),
             written(&item),
@@ -143,7 +162,7 @@ pub(crate) fn offers(state: &State, request: &Request) -> Answer {
 }
 
 pub(crate) fn offer(state: &State, request: &Request, id: &str) -> Answer {
-    let kept = kept(state)?;
+    let kept = kept(state);
     let id = id.to_lowercase();
     let item = kept
         .item(&id)?

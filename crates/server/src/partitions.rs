@@ -4,7 +4,8 @@
 //! number never changes. The documents are in one container of the engine all the same, in the order of their keys: a request
 //! for a partition reads them all, and takes those whose place is in its part.
 //!
-//! Invariant: of the containers that have offers, those of several partitions are listed here.
+//! Invariant: of the containers that have offers, those of several partitions are listed here. Over a cluster those are that requests
+//! have been about: others make containers, too, and their offers are read then.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
@@ -73,6 +74,17 @@ impl Partitions {
         };
     }
 
+    /// Lists a container of the count that its offer says, which is for good.
+    pub fn learn(&self, rid: ResourceId, count: usize) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        known.insert(rid, count);
+    }
+
+    pub fn are_known(&self, rid: ResourceId) -> bool {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        known.contains_key(&rid)
+    }
+
     pub fn layout(&self, container: &Container) -> Layout {
         let several = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let count = several.get(&container.rid()).copied().unwrap_or(1);
@@ -92,7 +104,9 @@ impl Partitions {
 
     pub fn are_several(&self, container: &Container) -> bool {
         let several = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        several.contains_key(&container.rid())
+        several
+            .get(&container.rid())
+            .is_some_and(|count| *count > 1)
     }
 }
 

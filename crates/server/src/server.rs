@@ -173,14 +173,13 @@ impl Backing {
         let (engine, clock) = match self {
             Backing::Database { engine, clock, .. } => (engine, clock),
             #[cfg(feature = "cluster")]
-            Backing::Node(node) => return Ok(node.service(frontend)),
+            Backing::Node(node) => return Ok(node.service(frontend, scheme)),
         };
         let fails = |error: ebbtide_documents::Error| ServeError::new(error.to_string());
         let documents = Documents::with(engine.clone()).map_err(fails)?;
-        let partitions =
-            offers::partitions(engine).map_err(|error| ServeError::new(error.to_string()))?;
+        let partitions = offers::partitions(&documents).map_err(fails)?;
         Ok(Arc::new(State {
-            frontend,
+            frontend: Arc::new(frontend),
             documents,
             clock: clock.clone(),
             partitions,

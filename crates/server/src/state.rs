@@ -38,7 +38,7 @@ pub(crate) struct Frontend {
 }
 
 pub(crate) struct State {
-    pub frontend: Frontend,
+    pub frontend: Arc<Frontend>,
     pub documents: Documents,
     /// The clock of the database, where clients may move it.
     pub clock: Option<ManualClock>,
@@ -49,9 +49,9 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The database's now, by which documents expire and dates are judged.
+    /// The database's now, by which documents expire and dates are judged; over a cluster that of the request's reads.
     pub fn now(&self) -> SystemTime {
-        self.documents.engine().now()
+        self.documents.now()
     }
 }
 

@@ -10,11 +10,14 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::Client;
 
-/// The server as a process of its own: this test program again, which finds its configuration in the environment.
 fn spawn(folder: &Path) -> (Child, Client) {
-    let config = folder.join("serve.json");
     let text = serde_json::json!({ "dir": folder.join("db"), "http": "127.0.0.1:0", "log-level": "error" });
-    std::fs::write(&config, text.to_string()).unwrap();
+    spawn_as(&folder.join("serve.json"), &text)
+}
+
+/// The server as a process of its own: this test program again, which finds its configuration in the environment.
+pub fn spawn_as(config: &Path, text: &serde_json::Value) -> (Child, Client) {
+    std::fs::write(config, text.to_string()).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
             "killed::the_server_itself",
@@ -22,7 +25,7 @@ fn spawn(folder: &Path) -> (Child, Client) {
             "--ignored",
             "--nocapture",
         ])
-        .env("EBBTIDE_TEST_CONFIG", &config)
+        .env("EBBTIDE_TEST_CONFIG", config)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

@@ -2,6 +2,8 @@
 
 mod batches;
 mod client;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod documents;
 mod edges;
 mod feeds;

@@ -1,0 +1,138 @@
+//! The handles of containers: found by their names, made where there are none yet, and their indexes built.
+
+use std::sync::Arc;
+
+use ebbtide::{Expect, Item};
+
+use crate::catalog::{container_prefix, damaged, no_container, record, rid_in};
+use crate::container::{Container, Resource};
+use crate::definition::ContainerDefinition;
+use crate::documents::Documents;
+use crate::error::Result;
+use crate::indexes::record_key;
+use crate::resource_id::ResourceId;
+
+impl Documents {
+    /// Whether the engine has the container of a record: others may drop it.
+    pub(crate) fn is_there(&self, item: &Item) -> Result<bool> {
+        let name = rid_in(&record(item)?)?.to_string();
+        self.store().has_container(&name)
+    }
+
+    /// Makes the handle of a container that the engine has.
+    pub(crate) fn handle(&self, rid: ResourceId, resource: Resource) -> Result<Container> {
+        let name = rid.to_string();
+        let items = self.store().container(&name)?;
+        let items = items.ok_or_else(|| no_container(&resource.definition.id))?;
+        let mut indexes = self.indexes().read(rid)?;
+        let paths = self.indexes().paths_of(&resource.definition);
+        if !self.indexes().are_as_asked(&indexes, &paths, &items) {
+            let changed = self.change(|batch| {
+                let (paths, default) = (paths.clone(), items.default_ttl());
+                self.indexes().replace(batch, rid, &items, paths, default)
+            });
+            // Where that cannot be written, as in a database that is only read, queries do without.
+            if changed.is_ok() {
+                indexes = self.indexes().read(rid)?;
+            }
+        }
+        let container = Container::new(self.store(), items, rid, resource, indexes)?;
+        self.keep(&container);
+        Ok(container)
+    }
+
+    /// The container of this id or `_rid`, in the database of this id or `_rid`.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound).
+    pub fn container(&self, database: &str, id: &str) -> Result<Container> {
+        if self.store().is_replica() {
+            // Others may have made another of this name.
+            let item = self.container_item(self.database(database)?.rid, id)?;
+            return self.container_of(&item);
+        }
+        if let Some(named) = self.named(database, id) {
+            return Ok(named);
+        }
+        let changing = self.changing();
+        let item = self.container_item(self.database(database)?.rid, id)?;
+        let found = self.container_of(&item)?;
+        self.keep_named(database, id, &found);
+        drop(changing);
+        if let Some(_building) = found.upkeep().try_build() {
+            // After an error the next open builds it; queries do without.
+            let _ = self.build(&found);
+        }
+        Ok(found)
+    }
+
+    /// Builds the indexes that are not whole. The caller holds the right to build.
+    pub(crate) fn build(&self, container: &Container) -> Result<()> {
+        loop {
+            let indexes = container.upkeep().current();
+            if indexes.are_whole() {
+                return Ok(());
+            }
+            if !container.add_missing(&indexes)? {
+                continue;
+            }
+            let _changing = self.changing();
+            let mut held = container.upkeep().hold_all();
+            if !Arc::ptr_eq(&held, &indexes) {
+                continue;
+            }
+            let rid = container.rid();
+            self.change(|batch| {
+                if let Some(version) = indexes.version() {
+                    batch.require(self.catalog(), record_key(rid), Expect::Version(version));
+                }
+                indexes.all_whole().store(batch, self.catalog(), rid);
+                Ok(())
+            })?;
+            *held = Arc::new(self.indexes().read(rid)?);
+            return Ok(());
+        }
+    }
+
+    /// The one handle of a container, whatever it is called by.
+    pub(crate) fn container_of(&self, item: &Item) -> Result<Container> {
+        let record = record(item)?;
+        let rid = rid_in(&record)?;
+        let open = self.opened(rid);
+        // Others may have replaced the definition of a replica's.
+        let is_of_now = |open: &Container| {
+            !self.store().is_replica() || open.resource().version == item.version()
+        };
+        if let Some(open) = open.filter(is_of_now) {
+            return Ok(open);
+        }
+        let definition = record.get("definition").cloned().unwrap_or_default();
+        let definition = ContainerDefinition::from_stored(definition.to_string().as_bytes())
+            .map_err(|error| damaged(&error.to_string()))?;
+        let resource = Resource {
+            definition: Arc::new(definition),
+            version: item.version(),
+            written_at: item.written_at(),
+        };
+        self.handle(rid, resource)
+    }
+
+    /// All containers of a database, in the order of ids.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound).
+    pub fn containers(&self, database: &str) -> Result<Vec<Container>> {
+        // Over a replica others change it all the same, and waiting for the cluster would be waited for.
+        let _changing = (!self.are_replicated()).then(|| self.changing());
+        let database = self.database(database)?;
+        let items = self.entries(container_prefix(database.rid))?;
+        let mut containers = vec![];
+        for item in items {
+            let item = item?;
+            if self.is_there(&item)? {
+                containers.push(self.container_of(&item)?);
+            }
+        }
+        Ok(containers)
+    }
+}

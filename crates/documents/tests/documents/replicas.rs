@@ -1,0 +1,292 @@
+//! Documents over replicas: two handles that share nothing but a state, as the servers of two nodes do; and what others write
+//! between a decision and its commit. The state is one database of the engine, which does the writes as a cluster does them.
+
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use ebbtide::{Batch, ContainerOptions, Database, Expect, ManualClock, Options, Snapshot};
+use ebbtide_documents::{
+    BatchOperation, ChangeStart, ChangeStartAt, Commit, Conditions, ContainerDefinition, Document,
+    Documents, Patch, QueryLimits, Replica, Result, Scope, Write,
+};
+
+use super::{START_MS, body, container, key, refused, seconds};
+
+type Meanwhile = Box<dyn FnOnce() + Send>;
+
+/// A replica of the one state, and what others do before its next commit.
+struct OneOf {
+    engine: Database,
+    meanwhile: Mutex<Option<Meanwhile>>,
+}
+
+impl Replica for OneOf {
+    fn engine(&self) -> &Database {
+        &self.engine
+    }
+
+    fn container(&self, name: &str) -> Option<ebbtide::Container> {
+        let known = self.engine.containers();
+        let is_there = known.iter().any(|known| known == name);
+        let kept = ContainerOptions::new().or_keep();
+        is_there.then(|| self.engine.container_with(name, kept).unwrap())
+    }
+
+    fn snapshot(&self) -> Result<Snapshot> {
+        Ok(self.engine.snapshot())
+    }
+
+    fn now(&self) -> SystemTime {
+        self.engine.now()
+    }
+
+    fn commit(&self, writes: Vec<Write>) -> Result<Commit> {
+        let meanwhile = self.meanwhile.lock().unwrap().take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile();
+        }
+        let mut batch = Batch::new();
+        let (conditions, writes): (Vec<_>, Vec<_>) = writes
+            .into_iter()
+            .partition(|write| matches!(write, Write::Require(..)));
+        let (items, containers): (Vec<_>, Vec<_>) = writes.into_iter().partition(|write| {
+            matches!(
+                write,
+                Write::Put(..) | Write::Delete(..) | Write::Expire(..)
+            )
+        });
+        for write in conditions.into_iter().chain(containers).chain(items) {
+            self.add(&mut batch, write);
+        }
+        match self.engine.commit(&batch) {
+            Ok(written) => Ok(Commit::Done(written.into())),
+            Err(error) if error.is_conflict() => Ok(Commit::Conflict),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl OneOf {
+    fn add(&self, batch: &mut Batch, write: Write) {
+        let of = |name: &str| self.container(name).unwrap();
+        match write {
+            Write::Require(name, key, version) => {
+                let expect = version.map_or(Expect::Absent, Expect::Version);
+                batch.require(of(&name), key, expect)
+            }
+            Write::Put(name, key, value, ttl) => batch.put_with_ttl(of(&name), key, value, ttl),
+            Write::Expire(name, key, ttl) => batch.expire(of(&name), key, ttl),
+            Write::Delete(name, key) => batch.delete(of(&name), key),
+            Write::DeleteRange(name, from, to) => batch.delete_range(of(&name), (from, to)),
+            Write::Create(name, default) => {
+                batch.create_container(name, ContainerOptions::new().default_ttl(default))
+            }
+            Write::SetDefault(name, default) => batch.set_default_ttl(of(&name), default),
+            Write::Drop(name) => batch.drop_container(name),
+        };
+    }
+}
+
+/// Two handles of one state with a database `db`, the first one's replica, and the clock.
+fn two() -> (Documents, Documents, Arc<OneOf>, ManualClock) {
+    let clock = ManualClock::new(START_MS);
+    let engine = Options::new()
+        .clock(clock.clone())
+        .open_temporary()
+        .unwrap();
+    let replica = || {
+        Arc::new(OneOf {
+            engine: engine.clone(),
+            meanwhile: Mutex::default(),
+        })
+    };
+    let first = replica();
+    let one = Documents::over(first.clone()).unwrap();
+    let two = Documents::over(replica()).unwrap();
+    one.create_database("db").unwrap();
+    (one, two, first, clock)
+}
+
+/// A document as clients see it, and its end.
+fn told(document: &Document) -> (String, Option<SystemTime>) {
+    let mut json = vec![];
+    document.write_json(&mut json);
+    (String::from_utf8(json).unwrap(), document.expires_at)
+}
+
+fn ids(container: &ebbtide_documents::Container, query: &str) -> Vec<String> {
+    let rows = container.query(
+        query,
+        &[],
+        &Scope::everything(),
+        &QueryLimits::default(),
+        None,
+    );
+    rows.unwrap().rows
+}
+
+#[test]
+fn what_one_has_made_changed_or_dropped_all_see() {
+    let (one, two, ..) = two();
+    assert_eq!(two.databases().unwrap(), one.databases().unwrap());
+    refused(two.create_database("db"), 409);
+    let at_one = container(&one, "");
+    refused(
+        two.create_container("db", ContainerDefinition::new("c", "/p")),
+        409,
+    );
+    let at_two = two.container("db", "c").unwrap();
+    assert_eq!(at_two.to_json(), at_one.to_json());
+    let made = at_two.create(&key(), &body("1", "")).unwrap();
+    assert_eq!(told(&at_one.read(&key(), "1").unwrap()), told(&made));
+    assert_eq!(made.expires_at, None);
+
+    let mut definition = (*at_two.definition()).clone();
+    definition.default_ttl = "1h".parse().unwrap();
+    let replaced = two.replace_container("db", definition).unwrap();
+    let seen = one.container("db", "c").unwrap();
+    assert_eq!(seen.to_json(), replaced.to_json());
+    let ends = at_one.read(&key(), "1").unwrap().expires_at;
+    assert_eq!(ends, made.written_at.checked_add(seconds(3_600)));
+
+    one.delete_container("db", "c").unwrap();
+    refused(two.container("db", "c"), 404);
+    assert_eq!(refused(at_two.read(&key(), "1"), 404).sub_status(), 1003);
+    let gone = refused(at_two.create(&key(), &body("2", "")), 404);
+    assert_eq!(gone.sub_status(), 1003);
+    let anew = container(&two, "");
+    assert_ne!(anew.rid(), at_one.rid());
+    refused(one.container("db", "c").unwrap().read(&key(), "1"), 404);
+    two.delete_database("db").unwrap();
+    refused(one.container("db", "c"), 404);
+    assert_eq!(one.databases().unwrap(), []);
+    assert_eq!(one.engine().containers(), ["documents"]);
+}
+
+#[test]
+fn what_others_write_before_a_commit_is_seen_by_it() {
+    let (one, two, replica, clock) = two();
+    let c = container(&one, ",\"defaultTtl\":-1");
+    let other = two.container("db", "c").unwrap();
+    let meanwhile = |does: Box<dyn Fn(&ebbtide_documents::Container) + Send>| {
+        let other = other.clone();
+        let once: Meanwhile = Box::new(move || does(&other));
+        *replica.meanwhile.lock().unwrap() = Some(once);
+    };
+    let writes = |text: &'static str| -> Box<dyn Fn(&ebbtide_documents::Container) + Send> {
+        Box::new(move |other| {
+            let body = body("1", text);
+            other.upsert(&key(), &body, &Conditions::none()).unwrap();
+        })
+    };
+    meanwhile(writes(",\"n\":1"));
+    refused(c.create(&key(), &body("1", "")), 409);
+
+    let incr = br#"[{"op":"incr","path":"/n","value":10}]"#;
+    let incr = Patch::from_json(incr).unwrap();
+    meanwhile(writes(",\"n\":2"));
+    let patched = c.patch(&key(), "1", &incr, &Conditions::none()).unwrap();
+    assert!(std::str::from_utf8(patched.body()).unwrap().contains(":12"));
+
+    let condition = Conditions::if_match(patched.version);
+    meanwhile(writes(",\"n\":3"));
+    refused(
+        c.replace(&key(), "1", &body("1", ",\"n\":4"), &condition),
+        412,
+    );
+    meanwhile(writes(",\"n\":4"));
+    refused(c.delete(&key(), "1", &condition), 412);
+    meanwhile(writes(",\"n\":5"));
+    let operations = br#"[{"operationType":"Patch","id":"1","resourceBody":{"operations":[{"op":"incr","path":"/n","value":10}]}},
+        {"operationType":"Create","resourceBody":{"id":"2","p":"k"}}]"#;
+    let operations = BatchOperation::from_json(operations).unwrap();
+    let results = c.batch(&key(), &operations).unwrap();
+    let statuses: Vec<_> = results.iter().map(|result| result.status).collect();
+    assert_eq!(statuses, [200, 201]);
+    assert_eq!(ids(&c, "SELECT VALUE c.n FROM c WHERE c.n > 0"), ["15"]);
+    let of_batch = results.last().unwrap().document.clone().unwrap();
+    assert_eq!(told(&c.read(&key(), "2").unwrap()), told(&of_batch));
+
+    // It ends before the commit: what was decided by it is decided anew.
+    c.upsert(&key(), &body("1", ",\"ttl\":10"), &Conditions::none())
+        .unwrap();
+    let end = clock.clone();
+    meanwhile(Box::new(move |_| end.advance(seconds(10))));
+    refused(c.touch(&key(), "1", &Conditions::none()), 404);
+    meanwhile(Box::new(|other| {
+        other.delete_partition(&key()).unwrap();
+    }));
+    refused(c.delete(&key(), "2", &Conditions::none()), 404);
+}
+
+#[test]
+fn a_container_that_comes_while_its_database_goes_goes_with_it() {
+    let (one, two, replica, _) = two();
+    container(&one, "");
+    let other: Meanwhile = Box::new(move || {
+        two.create_container("db", ContainerDefinition::new("d", "/p"))
+            .unwrap();
+    });
+    *replica.meanwhile.lock().unwrap() = Some(other);
+    one.delete_database("db").unwrap();
+    assert_eq!(one.engine().containers(), ["documents"]);
+    one.create_database("db").unwrap();
+    assert!(one.containers("db").unwrap().is_empty());
+}
+
+#[test]
+fn documents_end_alike_and_records_are_shared() {
+    let (one, two, _, clock) = two();
+    let c = container(&one, ",\"defaultTtl\":10");
+    let other = two.container("db", "c").unwrap();
+    c.create(&key(), &body("1", "")).unwrap();
+    c.create(&key(), &body("2", ",\"ttl\":-1")).unwrap();
+    clock.advance(seconds(9));
+    let touched = other.read_and_touch(&key(), "1").unwrap();
+    clock.advance(seconds(9));
+    assert_eq!(told(&c.read(&key(), "1").unwrap()), told(&touched));
+    clock.advance(seconds(1));
+    for of in [&c, &other] {
+        refused(of.read(&key(), "1"), 404);
+        assert_eq!(ids(of, "SELECT VALUE c.id FROM c"), ["\"2\""]);
+    }
+    let [at_one, at_two] = [&one, &two].map(|documents| documents.records("offers"));
+    assert!(at_two.item("a").unwrap().is_none() && at_two.all().unwrap().is_empty());
+    at_two.delete("a").unwrap();
+    at_one.put("a", "400").unwrap();
+    at_two.put("b", "500").unwrap();
+    assert_eq!(at_two.item("a").unwrap().unwrap().value(), "400");
+    at_two.delete("a").unwrap();
+    assert_eq!(at_one.all().unwrap().len(), 1);
+}
+
+#[test]
+fn what_replicas_have_not_is_refused_and_policies_are_kept() {
+    let (one, two, ..) = two();
+    let policy = ",\"indexingPolicy\":{\"includedPaths\":[{\"path\":\"/n/?\"}],\"excludedPaths\":[{\"path\":\"/*\"}]}";
+    let c = container(&one, policy);
+    let seen = two.container("db", "c").unwrap();
+    let json: serde_json::Value = serde_json::from_str(&seen.to_json()).unwrap();
+    assert_eq!(json["indexingPolicy"]["includedPaths"][0]["path"], "/n/?");
+    assert_eq!(seen.indexes(), []);
+    for n in [3, 1, 2] {
+        let body = body(&n.to_string(), &format!(",\"n\":{n}"));
+        c.create(&key(), &body).unwrap();
+    }
+    let ordered = ids(&seen, "SELECT VALUE c.n FROM c WHERE c.n > 1 ORDER BY c.n");
+    assert_eq!(ordered, ["2", "3"]);
+    let page = seen.list(&Scope::everything(), 2, None).unwrap();
+    assert_eq!(page.documents.len(), 2);
+
+    let feed = c.changes(&ChangeStart::of_all(ChangeStartAt::Beginning), 10);
+    assert!(refused(feed, 501).to_string().contains("change feed"));
+    refused(c.ends(&ebbtide::ExpiryCursor::start(), 10), 501);
+    for more in [
+        ",\"maxLiveBytes\":1000000",
+        ",\"defaultTtl\":10,\"changeFeedPolicy\":{\"retentionDuration\":10}",
+    ] {
+        let text = format!("{{\"id\":\"q\",\"partitionKey\":{{\"paths\":[\"/p\"]}}{more}}}");
+        let definition = ContainerDefinition::from_json(text.as_bytes()).unwrap();
+        refused(two.create_container("db", definition), 501);
+    }
+}
