@@ -163,7 +163,10 @@ impl Copy {
         loop {
             let node = &nodes[self.pages % nodes.len()];
             let level = ReadLevel::Linearizable;
-            let page = node.changes(level, Token::default(), position, 7).await;
+            // Some are so small that they would hold nothing but what the crate itself writes.
+            let limit = 1 + self.pages % 7;
+            let page = node.changes(level, Token::default(), position, limit);
+            let page = page.await;
             let page = page.unwrap();
             self.pages += 1;
             position = page.value.position;
