@@ -11,140 +11,20 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
-use ebbtide::internals::{
-    Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room, Sim, Survivors, repair_with,
-};
+use ebbtide::internals::{Fs, Sim, Survivors, repair_with};
 use ebbtide::{
     Batch, Clock, Compression, Container, ContainerOptions, Database, DefaultTtl, Error,
     ManualClock, OnMiss, Options, Quota, Reads, Result, Snapshot, Ttl, WhenFull,
 };
+use testkit::beside::Beside;
 use testkit::random::Random;
 
 const START: u64 = 1_800_000_000_000;
-
-type Hook = Box<dyn FnMut(&'static str, &Path) + Send>;
-
-/// The disk as a follower may use it: whoever writes panics.
-#[derive(Clone)]
-struct Beside {
-    sim: Arc<Mutex<Sim>>,
-    hook: Arc<Mutex<Option<Hook>>>,
-}
-
-impl Beside {
-    fn new(sim: &Sim) -> Beside {
-        Beside {
-            sim: Arc::new(Mutex::new(sim.clone())),
-            hook: Arc::default(),
-        }
-    }
-
-    fn sim(&self) -> Sim {
-        self.sim.lock().unwrap().clone()
-    }
-
-    /// Before each call that follows, but for those from within `hook`.
-    fn before(&self, hook: impl FnMut(&'static str, &Path) + Send + 'static) {
-        *self.hook.lock().unwrap() = Some(Box::new(hook));
-    }
-
-    fn quiet(&self) {
-        *self.hook.lock().unwrap() = None;
-    }
-
-    fn looks(&self, call: &'static str, path: &Path) {
-        let hook = self.hook.lock().unwrap().take();
-        if let Some(mut hook) = hook {
-            hook(call, path);
-            self.hook.lock().unwrap().get_or_insert(hook);
-        }
-    }
-
-    fn writes(&self, path: &Path) -> ! {
-        panic!("a follower writes to {}", path.display());
-    }
-}
-
-impl Fs for Beside {
-    fn create_dir_all(&self, path: &Path) -> Result<()> {
-        self.writes(path)
-    }
-    fn create_dir(&self, path: &Path) -> Result<()> {
-        self.writes(path)
-    }
-    fn remove_dir(&self, path: &Path) -> Result<()> {
-        self.writes(path)
-    }
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.looks("list", dir);
-        self.sim().list(dir)
-    }
-    fn list_all(&self, dir: &Path) -> Result<Vec<String>> {
-        self.looks("list", dir);
-        self.sim().list_all(dir)
-    }
-    fn len(&self, path: &Path) -> Result<Option<u64>> {
-        self.looks("len", path);
-        self.sim().len(path)
-    }
-    fn is_dir(&self, path: &Path) -> bool {
-        self.sim().is_dir(path)
-    }
-    fn is_empty_dir(&self, dir: &Path) -> Result<bool> {
-        self.sim().is_empty_dir(dir)
-    }
-    fn canonical(&self, path: &Path) -> Result<PathBuf> {
-        self.sim().canonical(path)
-    }
-    fn create(&self, path: &Path) -> Result<Box<dyn File>> {
-        self.writes(path)
-    }
-    fn open(&self, path: &Path) -> Result<Box<dyn File>> {
-        self.writes(path)
-    }
-    fn map(&self, path: &Path) -> Result<Bytes> {
-        self.looks("map", path);
-        self.sim().map(path)
-    }
-    fn reader(&self, path: &Path) -> Result<Box<dyn ReadAt>> {
-        self.looks("reader", path);
-        self.sim().reader(path)
-    }
-    fn read(&self, path: &Path) -> Result<Vec<u8>> {
-        self.looks("read", path);
-        self.sim().read(path)
-    }
-    fn ring(&self, path: &Path, _: usize) -> Result<Box<dyn Ring>> {
-        self.writes(path)
-    }
-    fn rename(&self, from: &Path, _: &Path) -> Result<()> {
-        self.writes(from)
-    }
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.writes(path)
-    }
-    fn hard_link(&self, from: &Path, _: &Path) -> Result<()> {
-        self.writes(from)
-    }
-    fn open_dir(&self, path: &Path) -> Result<Box<dyn Dir>> {
-        self.writes(path)
-    }
-    fn lock(&self, path: &Path, _: LockKind) -> Result<Box<dyn Lock>> {
-        self.writes(path)
-    }
-    fn allocated(&self, path: &Path) -> Result<u64> {
-        self.sim().allocated(path)
-    }
-    fn room(&self, path: &Path) -> Result<Room> {
-        self.sim().room(path)
-    }
-}
 
 /// Everything that a database shows: of each container its default and its items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -256,7 +136,7 @@ impl Writer {
     fn kill(&mut self) {
         self.sim = self.sim.kill();
         for beside in &self.beside {
-            *beside.sim.lock().unwrap() = self.sim.clone();
+            beside.set(&self.sim);
         }
         self.reopen();
     }
@@ -718,7 +598,7 @@ fn a_repair_is_followed_though_it_cuts_history_off() {
     let (follower, _) = writer.follow();
     drop(c);
     writer.sim = writer.sim.kill();
-    writer.beside[0].sim.lock().unwrap().clone_from(&writer.sim);
+    writer.beside[0].set(&writer.sim);
     damage(&writer.sim, b"to be damaged");
     writer.db = None;
     let repairs = options(&writer.clock).fs(Arc::new(writer.sim.clone()));
@@ -774,7 +654,7 @@ fn a_folder_that_was_put_back_is_followed_by_what_it_holds() {
         let shown = Shown::by(&follower);
         assert_eq!(shown, Shown::by(&db));
         drop((c, db));
-        beside.sim.lock().unwrap().clone_from(&older);
+        beside.set(&older);
         let db = options(&older).open(folder()).unwrap();
         for value in [
             "new1", "new2", "new3", "new4", "new5", "new6", "new7", "new8",
