@@ -6,8 +6,8 @@
 //! steps. A history that fails is made short and printed as a script for tests/scripts.
 //!
 //! `EBBTIDE_SEED` (the first seed), `EBBTIDE_CASES`, `EBBTIDE_STEPS` make it longer; with `EBBTIDE_SHRINK=0` a history that
-//! fails is not made short; `EBBTIDE_HISTORY` names a file with the
-//! steps of a history that observers had a part in, which is played again.
+//! fails is not made short; `EBBTIDE_HISTORY` names a file with the steps of a history that observers had a part in, which
+//! is played again.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +22,7 @@ use testkit::world::{Setup, World};
 /// Between two looks at everything.
 const LOOK_EVERY: usize = 16;
 
-/// What observers did and met.
+/// How often observers did and met things.
 type Met = BTreeMap<&'static str, usize>;
 
 fn play(

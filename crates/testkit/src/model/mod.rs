@@ -373,7 +373,7 @@ impl Model {
                 let end = version.end(standard).flatten();
                 end.filter(|(end, _)| *end <= settled)
             };
-            // What has ended in the very moment of the change has its end there either way.
+            // An item that ends in the very moment of the change has its end there either way.
             let by_change = || {
                 let (end, cause) = over(to)?;
                 Some(match end < settled {

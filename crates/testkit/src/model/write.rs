@@ -1,4 +1,4 @@
-//! What is written in one commit, and on which conditions.
+//! The writes of one commit, and its conditions.
 
 use super::*;
 

@@ -208,7 +208,7 @@ impl Observer for Copies {
     }
 
     fn act(&mut self, world: &mut World, random: &mut Random) -> Result<(), String> {
-        // What a wrong clock shows may live again.
+        // Items that a wrong clock has ended may live again.
         if world.model.time.unsettled() {
             return Ok(());
         }

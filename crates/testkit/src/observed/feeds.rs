@@ -30,7 +30,7 @@ struct Reader {
     cursor: ExpiryCursor,
     /// Settled time when it began.
     began: u64,
-    /// What ends before this moment was given, ...
+    /// All that ends before this moment was given, ...
     before: u64,
     /// ... and of what ends in it, all up to this key.
     last: Option<Bytes>,
@@ -41,7 +41,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// What it is to be given by now.
+    /// The ends that it is to be given by now.
     fn due(&self, world: &mut World) -> Vec<Ended> {
         world.model.time.now();
         let mut due = (world.model).ended(&self.container, world.model.time.settled);

@@ -123,7 +123,7 @@ impl Observer for Followers {
     }
 
     fn before(&mut self, _: &mut World, op: &Op) -> Result<(), String> {
-        // What it has shown may be lost, or its clock alone has been wrong.
+        // Writes that it has shown may be lost, or its clock alone has been wrong.
         if matches!(op, Op::PowerCut(_) | Op::Jump(_) | Op::ConfirmClock) {
             self.follower = None;
         }

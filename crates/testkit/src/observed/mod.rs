@@ -45,7 +45,7 @@ pub trait Observer {
         Ok(())
     }
 
-    /// What it did and met, to say that it did meet something.
+    /// How often it did and met things, so that a test can ask that it met enough.
     fn counts(&self) -> Counts {
         vec![]
     }

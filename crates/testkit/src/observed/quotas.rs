@@ -1,6 +1,7 @@
 //! Containers with a quota, of so few items that samples have all: each put is taken or refused as the live bytes of the model
-//! say, to the byte, as long as the clock has not jumped. An item counts until it has ended, by the clock, a change or a command, and no longer. Where what ends
-//! soonest makes room, nothing goes in vain, no more than is needed, and nothing goes that ends later than what stays.
+//! say, to the byte, as long as the clock has not jumped. An item counts until it has ended, by the clock, a change or a
+//! command, and no longer. Where what ends soonest makes room, nothing goes in vain, no more than is needed, and nothing goes
+//! that ends later than what stays.
 
 use std::time::Duration;
 
@@ -127,8 +128,8 @@ impl Quotas {
     }
 }
 
-/// What ended for a put is what ends soonest; the model learns of it as of a command. Tells the bytes of what ended before the
-/// last quarter of that time: what ends almost together goes together.
+/// The items that a put has ended are those that end soonest; the model learns of it as of a command. Tells the bytes of those
+/// that ended before the last quarter of that time: what ends almost together goes together.
 fn makes_room(
     world: &mut World,
     container: &Container,

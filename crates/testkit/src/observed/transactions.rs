@@ -58,7 +58,7 @@ fn beyond() -> Bytes {
 }
 
 impl Call {
-    /// What it reads.
+    /// The ranges that it reads.
     fn reads(&self) -> Vec<(Bytes, Bytes)> {
         match self {
             Call::Scan(from, to, ..) | Call::Count(from, to) => vec![(from.clone(), to.clone())],
