@@ -4,8 +4,8 @@
 //! Method: writer and follower share a simulated disk and a clock that stands until it is moved. The follower sees
 //! the disk through [`Beside`], which fails the test when anything is to be written, and which can have the writer
 //! act in the midst of any call. What the writer shows after each step is what the follower has to show once it has
-//! caught up; until then it shows what it showed before. Kills, with followers in other processes, stand in
-//! tests/crashes/follow_kill.rs.
+//! caught up; until then it shows what it showed before. Random histories, step by step, stand in
+//! tests/contract/model.rs; kills, with followers in other processes, in tests/crashes/follow_kill.rs.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use ebbtide::internals::{Fs, Sim, Survivors, repair_with};
 use ebbtide::{
-    Batch, Clock, Compression, Container, ContainerOptions, Database, DefaultTtl, Error,
-    ManualClock, OnMiss, Options, Quota, Reads, Result, Snapshot, Ttl, WhenFull,
+    Batch, Compression, Container, ContainerOptions, Database, DefaultTtl, Error, ManualClock,
+    OnMiss, Options, Quota, Reads, Result, Ttl, WhenFull,
 };
 use testkit::beside::Beside;
 use testkit::random::Random;
@@ -66,14 +66,6 @@ impl Shown {
         }
         Shown(shown)
     }
-
-    /// The same after time has passed.
-    fn at(mut self, now: u64) -> Shown {
-        for (_, items) in self.0.values_mut() {
-            items.retain(|_, (_, end)| end.is_none_or(|end| end > now));
-        }
-        self
-    }
 }
 
 fn options(clock: &ManualClock) -> Options {
@@ -95,8 +87,6 @@ struct Writer {
     db: Option<Database>,
     random: Random,
     n: u64,
-    /// Of defaults, and drops.
-    changes: u64,
     /// Those who look on.
     beside: Vec<Beside>,
 }
@@ -113,7 +103,6 @@ impl Writer {
             db: Some(db.unwrap()),
             random: Random(seed),
             n: 0,
-            changes: 0,
             beside: vec![],
             sim,
             clock,
@@ -186,7 +175,6 @@ impl Writer {
                     };
                 }
                 if self.random.one_in(4) {
-                    self.changes += 1;
                     let container = self.some();
                     batch.set_default_ttl(&container, DefaultTtl::After(Duration::from_secs(300)));
                 }
@@ -208,12 +196,10 @@ impl Writer {
                     1 => DefaultTtl::NoDefault,
                     _ => DefaultTtl::After(Duration::from_secs(30 + self.random.below(200) as u64)),
                 };
-                self.changes += 1;
                 self.some().set_default_ttl(to).unwrap();
             }
             82..84 => {
                 let name = self.random.pick(&NAMES);
-                self.changes += 1;
                 let mut batch = Batch::new();
                 batch.on_miss(OnMiss::Skip).drop_container(name);
                 if self.random.one_in(2) {
@@ -232,61 +218,6 @@ impl Writer {
             _ => while self.db().step().unwrap() {},
         }
         self.db().step().unwrap();
-    }
-}
-
-/// A snapshot, and what it showed when it was taken.
-struct Taken {
-    snapshot: Snapshot,
-    shown: Shown,
-    /// How often the writer had changed defaults by then, and dropped containers.
-    changes: u64,
-}
-
-impl Taken {
-    /// It shows the same, but for what has expired.
-    fn check(&self, now: u64) {
-        for (name, (_, then)) in self.shown.clone().at(now).0 {
-            let view = self.snapshot.container(&name).unwrap();
-            assert_eq!(items(view.iter()), then, "a snapshot of {name}");
-            for (key, (value, _)) in then {
-                let got = view.get(&key).unwrap();
-                assert_eq!(got.as_deref(), Some(&value[..]), "{name}, {key:?}");
-            }
-        }
-    }
-}
-
-#[test]
-fn a_follower_shows_the_writers_history_step_by_step() {
-    for seed in 0..testkit::env("EBBTIDE_HISTORIES", 8) {
-        let mut writer = Writer::new(seed);
-        let (follower, _) = writer.follow();
-        let (mut shown, mut taken) = (Shown::by(writer.db()), vec![]);
-        for _ in 0..300 {
-            writer.act();
-            let now = writer.clock.wall();
-            shown = shown.at(now);
-            let step = writer.n;
-            assert_eq!(Shown::by(&follower), shown, "seed {seed}, step {step}");
-            if writer.random.one_in(4) {
-                follower.catch_up().unwrap();
-                shown = Shown::by(writer.db());
-                let step = writer.n;
-                assert_eq!(Shown::by(&follower), shown, "seed {seed}, step {step}");
-                taken.push(Taken {
-                    snapshot: follower.snapshot(),
-                    shown: shown.clone(),
-                    changes: writer.changes,
-                });
-            }
-            // A change of a default, or a drop, counts for snapshots, too.
-            taken.retain(|taken: &Taken| taken.changes == writer.changes);
-            taken.iter().for_each(|taken| taken.check(now));
-            if taken.len() > 5 {
-                taken.remove(0);
-            }
-        }
     }
 }
 
