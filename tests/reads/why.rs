@@ -6,38 +6,18 @@
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
 
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use ebbtide::internals::Sim;
-use ebbtide::{
-    Container, Database, DefaultTtl, Error, Explanation, Fate, ManualClock, Options, StoredIn, Ttl,
-};
+use ebbtide::{Container, DefaultTtl, Error, Explanation, Fate, StoredIn, Ttl};
 use testkit::random::Random;
+use testkit::stage::{self, Stage, seconds, small};
 
-const NOW: u64 = 1_767_225_600_000;
-
-fn world() -> (ManualClock, Database, Container) {
-    let clock = ManualClock::new(NOW);
-    let db = Options::new()
-        .fs(Arc::new(Sim::new(1)))
-        .clock(clock.clone())
-        .stepped()
-        .memtable_bytes(64 << 10)
-        .sizes(512, 16 << 10, 64 << 10)
-        .reclaim_within(Duration::from_secs(100))
-        .open("/db")
-        .unwrap();
-    let c = db.container("c").unwrap();
-    (clock, db, c)
+fn stage() -> Stage {
+    Stage::new(|options| small(options).reclaim_within(seconds(100)))
 }
 
-fn at(seconds: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(NOW + seconds * 1_000)
-}
-
-fn seconds(n: u64) -> Duration {
-    Duration::from_secs(n)
+fn at(n: u64) -> SystemTime {
+    stage::at(n * 1_000)
 }
 
 #[track_caller]
@@ -49,7 +29,7 @@ fn newest(c: &Container, key: &str) -> Fate {
 
 #[test]
 fn each_reason_is_named() {
-    let (clock, _, c) = world();
+    let Stage { clock, c, .. } = stage();
     let nothing = c.explain("k").unwrap();
     assert!(nothing.versions.is_empty() && !nothing.is_live());
     assert!(nothing.to_string().contains("nothing is stored of it"));
@@ -91,7 +71,7 @@ fn each_reason_is_named() {
 
 #[test]
 fn each_stored_version_is_shown_where_it_lies() {
-    let (_, db, c) = world();
+    let Stage { db, c, .. } = stage();
     c.put_with_ttl("k", "of an hour", seconds(3_600)).unwrap();
     let first = c.item("k").unwrap().unwrap().version();
     db.flush().unwrap();
@@ -129,7 +109,7 @@ fn each_stored_version_is_shown_where_it_lies() {
 
 #[test]
 fn what_is_said_is_what_reads_do() {
-    let (clock, db, c) = world();
+    let Stage { clock, db, c, .. } = stage();
     let mut random = Random(3);
     for step in 0..1_500 {
         let key = format!("{:02}", random.below(40));
@@ -172,7 +152,7 @@ fn what_is_said_is_what_reads_do() {
 
 #[test]
 fn a_key_that_cannot_be_is_refused() {
-    let (_, _, c) = world();
+    let Stage { c, .. } = stage();
     for key in [vec![], vec![1; 65_536]] {
         let refused = c.explain(&key).unwrap_err();
         assert!(

@@ -1,10 +1,8 @@
 //! Goal: a copy that is kept by changes alone is the database, at each version that it claims; what it cannot be told, it is
 //! told that.
 //!
-//! Method: random histories on a simulated disk with a manual clock: writes of all kinds, batches, changes of settings,
-//! commands, containers made and dropped, flushes, jobs, reopens and kills. Three copies are kept: one by an object that
-//! stays open, one by a version from time to time, one by a version seldom. Other steps are taken while a pass goes on.
-//! After it each is compared, item by item, with the database as it was when the pass began. Apart from that, single histories.
+//! Method: single histories on a simulated disk with a manual clock. Random ones, in which copies are kept while everything
+//! happens, stand in tests/contract/model.rs.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
@@ -94,24 +92,6 @@ impl Copy {
         }
         self.version = Some(changes.version());
         Ok(told)
-    }
-
-    /// The same, while other steps are taken.
-    fn pass_beside(
-        &mut self,
-        changes: &mut Changes,
-        world: &mut World,
-        random: &mut Random,
-    ) -> Result<()> {
-        let odds = random.pick(&[3, 20, 1_000]);
-        for change in changes.by_ref() {
-            self.apply(change?, world.db.now());
-            if random.one_in(odds) {
-                step(world, random, WHILE_TIME_STANDS);
-            }
-        }
-        self.version = Some(changes.version());
-        Ok(())
     }
 
     /// Takes in the changes since its version; begins anew if it has to, and tells whether it had.
@@ -309,70 +289,6 @@ fn step(world: &mut World, random: &mut Random, of: usize) -> bool {
         }
     }
     false
-}
-
-/// Plays a history; returns how often a copy that comes back had to begin anew, and how often it had not.
-fn play(seed: u64, steps: usize) -> (usize, usize) {
-    let (mut random, mut world) = (Random(seed), World::new(seed));
-    let (mut open, mut often, mut seldom) = (Copy::default(), Copy::default(), Copy::default());
-    let mut changes: Option<Changes> = None;
-    let (mut anew, mut on) = (0, 0);
-    for at in 0..steps {
-        if step(&mut world, &mut random, ALL) {
-            changes = None;
-        }
-        let (db, who) = (world.db.clone(), format!("seed {seed}, step {at}"));
-        if random.one_in(4) {
-            // An open pass meets no error, whatever jobs did meanwhile.
-            let changes = changes.get_or_insert_with(|| {
-                open.catch_up(&db);
-                let mut held = db.changes(open.version.unwrap());
-                assert_eq!(open.pass(&mut held, db.now()).unwrap(), 0);
-                held
-            });
-            let expected = contents(&db);
-            open.pass_beside(changes, &mut world, &mut random).unwrap();
-            open.compare_with(&expected, db.now(), &format!("{who}, open"));
-            if random.one_in(2) {
-                open.pass(changes, db.now()).unwrap();
-                open.compare(&db, &format!("{who}, open, what came beside"));
-            }
-        }
-        for (copy, odds) in [(&mut often, 5), (&mut seldom, 40)] {
-            if random.one_in(odds) {
-                let (expected, since) = (contents(&db), copy.version.unwrap_or(Version::start()));
-                let mut since = db.changes(since);
-                match copy.pass_beside(&mut since, &mut world, &mut random) {
-                    Ok(()) => {
-                        copy.compare_with(&expected, db.now(), &format!("{who}, one in {odds}"));
-                        on += 1;
-                    }
-                    Err(error) => {
-                        assert!(error.is_changes_gone(), "{error}");
-                        *copy = Copy::default();
-                        copy.catch_up(&db);
-                        copy.compare(&db, &format!("{who}, one in {odds}, anew"));
-                        anew += 1;
-                    }
-                }
-            }
-        }
-    }
-    (anew, on)
-}
-
-#[test]
-fn copies_are_the_database() {
-    let (seed, histories) = (
-        testkit::env("EBBTIDE_SEED", 1),
-        testkit::env("EBBTIDE_HISTORIES", 40),
-    );
-    let played: Vec<_> = (seed..seed + histories)
-        .map(|seed| play(seed, 600))
-        .collect();
-    let sum = |of: fn(&(usize, usize)) -> usize| played.iter().map(of).sum::<usize>();
-    let (anew, on) = (sum(|played| played.0), sum(|played| played.1));
-    assert!(anew > 0 && on > anew / 4, "{anew} began anew, {on} went on");
 }
 
 /// The default is lifted before the rule of its container is told: the rule tells when it ended, and what lived on is not

@@ -1,104 +1,35 @@
 //! Goal: each end of an item is given exactly once, in the order of ends, whatever happens to settings, files and processes;
 //! and a reader who was away for too long is told.
 //!
-//! Method: a database on a simulated disk with a manual clock, background work step by step; what a person thinks of, then
-//! random histories beside a model that knows of no records, settings of before, or jobs: only of items that live, and of
-//! ends that were not given yet. A second reader begins anew in the middle of it, often in a millisecond in which items end.
+//! Method: a database on a simulated disk with a manual clock, background work step by step; what a person thinks of. Random
+//! histories, with readers that begin anew in the middle of them, stand in tests/contract/model.rs.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ebbtide::internals::{Fault, FaultPlan, Fs, Sim, repair_with};
 use ebbtide::{
-    Batch, Container, ContainerOptions, Database, DefaultTtl, Error, Expiration, ExpirationCause,
-    Expirations, ExpiryCursor, ManualClock, Options, Reads, Ttl,
+    Batch, ContainerOptions, DefaultTtl, Error, ExpirationCause, Expirations, ExpiryCursor, Reads,
+    Ttl,
 };
 use testkit::random::Random;
+use testkit::stage::{NOW, PATH, Stage, at, ms, since, small};
 use testkit::watched::Watched;
 
 mod beside_jobs;
 mod in_steps;
 mod one_millisecond;
 
-const NOW: u64 = 1_767_225_600_000;
 const DAY: Duration = Duration::from_secs(86_400);
 
-struct World {
-    sim: Sim,
-    clock: ManualClock,
-    db: Database,
-    c: Container,
-}
-
-fn options(sim: &Sim, clock: &ManualClock) -> Options {
-    Options::new()
-        .fs(Arc::new(sim.clone()))
-        .clock(clock.clone())
-        .stepped()
-        .memtable_bytes(64 << 10)
-        .sizes(512, 16 << 10, 64 << 10)
-        .reclaim_within(Duration::from_millis(1))
-}
-
-fn world(keep: Duration) -> World {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-    let db = options(&sim, &clock).open("/db").unwrap();
-    let c = db
-        .container_with("c", ContainerOptions::new().keep_expired(keep))
-        .unwrap();
-    World { sim, clock, db, c }
-}
-
-impl World {
-    /// Opens again, after a kill or an orderly end.
-    fn reopen(self, orderly: bool) -> World {
-        let World { sim, clock, db, c } = self;
-        let sim = match orderly {
-            true => {
-                db.close().unwrap();
-                sim
-            }
-            false => sim.kill(),
-        };
-        drop((db, c));
-        let db = options(&sim, &clock).open("/db").unwrap();
-        let c = db.container("c").unwrap();
-        World { sim, clock, db, c }
-    }
-
-    fn rest(&self) {
-        assert!(
-            (0..500).any(|_| !self.db.step().unwrap()),
-            "it comes to rest"
-        );
-    }
-
-    /// Everything that can go from the disk goes.
-    fn reclaim(&self) {
-        self.db.flush().unwrap();
-        self.rest();
-        self.db.compact().unwrap();
-    }
-
-    fn pass(&self, millis: u64) {
-        self.clock.advance(Duration::from_millis(millis));
-    }
-}
-
-fn at(millis: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(NOW + millis)
-}
-
-fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-fn millis_of(moment: SystemTime) -> u64 {
-    moment.duration_since(at(0)).unwrap().as_millis() as u64
+fn stage(keep: Duration) -> Stage {
+    let stage = Stage::new(|options| small(options).reclaim_within(ms(1)));
+    stage.with(ContainerOptions::new().keep_expired(keep))
 }
 
 /// Keys and ends.
@@ -106,7 +37,7 @@ fn all(expirations: &mut Expirations) -> Vec<(String, u64)> {
     let all = expirations.map(Result::unwrap);
     all.map(|one| {
         let key = String::from_utf8(one.key().to_vec()).unwrap();
-        (key, millis_of(one.expired_at()))
+        (key, since(one.expired_at()))
     })
     .collect()
 }
@@ -118,7 +49,7 @@ fn pairs(all: &[(&str, u64)]) -> Vec<(String, u64)> {
 
 #[test]
 fn says_what_ended_when_and_why() {
-    let World { clock, c, .. } = world(Duration::ZERO);
+    let Stage { clock, c, .. } = stage(Duration::ZERO);
     let mut ended = c.expirations(ExpiryCursor::now());
     c.set_default_ttl(DefaultTtl::After(ms(100))).unwrap();
     c.put("by default", "1").unwrap();
@@ -152,7 +83,7 @@ fn says_what_ended_when_and_why() {
 
 #[test]
 fn what_is_replaced_deleted_or_written_anew_is_left_out() {
-    let World { clock, c, .. } = world(Duration::ZERO);
+    let Stage { clock, c, .. } = stage(Duration::ZERO);
     let mut ended = c.expirations(ExpiryCursor::now());
     for key in ["a", "b", "c1", "c2", "d", "e"] {
         c.put_with_ttl(key, "", ms(10)).unwrap();
@@ -172,7 +103,7 @@ fn what_is_replaced_deleted_or_written_anew_is_left_out() {
 
 #[test]
 fn a_change_and_a_command_are_the_end_of_what_they_end() {
-    let World { clock, c, .. } = world(Duration::ZERO);
+    let Stage { clock, c, .. } = stage(Duration::ZERO);
     let mut ended = c.expirations(ExpiryCursor::now());
     c.put("old", "").unwrap();
     c.put_with_ttl("long", "", ms(5_000)).unwrap();
@@ -207,7 +138,7 @@ fn a_change_and_a_command_are_the_end_of_what_they_end() {
 // it was, after others have taken their place.
 #[test]
 fn a_cursor_is_good_after_a_kill() {
-    let w = world(DAY);
+    let w = stage(DAY);
     w.c.set_default_ttl(DefaultTtl::After(ms(100))).unwrap();
     for key in ["a", "b", "c", "d"] {
         w.c.put(key, key).unwrap();
@@ -236,7 +167,7 @@ fn a_cursor_is_good_after_a_kill() {
 
 #[test]
 fn jobs_keep_what_has_ended_for_a_while_and_then_say_that_it_is_gone() {
-    let w = world(ms(5_000));
+    let w = stage(ms(5_000));
     assert_eq!(w.c.keep_expired(), ms(5_000));
     let value = vec![7; 1_000];
     for n in 0..300 {
@@ -276,7 +207,7 @@ fn jobs_keep_what_has_ended_for_a_while_and_then_say_that_it_is_gone() {
 // It needs no keep_expired; but for at most a minute, after which it is told.
 #[test]
 fn an_open_reader_holds_what_it_has_not_seen() {
-    let w = world(Duration::ZERO);
+    let w = stage(Duration::ZERO);
     let mut ended = w.c.expirations(ExpiryCursor::now());
     w.c.put_with_ttl("k", "v", ms(10)).unwrap();
     w.pass(50_000);
@@ -298,7 +229,7 @@ fn an_open_reader_holds_what_it_has_not_seen() {
 // The clock was set back before a reopen: time starts at the cursor, so that nothing new ends before it.
 #[test]
 fn a_cursor_is_a_mark() {
-    let w = world(DAY);
+    let w = stage(DAY);
     w.c.put_with_ttl("a", "", ms(1_000)).unwrap();
     w.pass(2_000);
     let mut ended = w.c.expirations(ExpiryCursor::start());
@@ -315,18 +246,15 @@ fn a_cursor_is_a_mark() {
     drop(ended);
     w.clock.jump(NOW - 2 * 3_600_000);
     // The last write is a mark of its own.
-    let w = World {
-        db: options(&w.sim, &w.clock).open("/other").unwrap(),
-        ..w
-    };
-    let c = w.db.container("c").unwrap();
+    let other = w.options().open("/other").unwrap();
+    let c = other.container("c").unwrap();
     let behind = c.expirations(cursor).next().unwrap().unwrap_err();
     assert!(matches!(behind, Error::ClockBehind { .. }), "{behind}");
 }
 
 #[test]
 fn a_wrong_clock_ends_nothing() {
-    let w = world(Duration::ZERO);
+    let w = stage(Duration::ZERO);
     let mut ended = w.c.expirations(ExpiryCursor::now());
     w.c.put_with_ttl("k", "", Duration::from_secs(100_000))
         .unwrap();
@@ -344,7 +272,7 @@ fn a_wrong_clock_ends_nothing() {
 // Of the 64 latest changes it is known what each has ended.
 #[test]
 fn many_changes_are_too_many_for_who_was_away() {
-    let w = world(DAY);
+    let w = stage(DAY);
     let away = w.c.expirations(ExpiryCursor::now()).cursor();
     let mut ended = w.c.expirations(ExpiryCursor::now());
     for n in 0..70u64 {
@@ -367,335 +295,9 @@ fn many_changes_are_too_many_for_who_was_away() {
     assert!((63..70).contains(&known), "{known}");
 }
 
-/// The expirations that there should be.
-struct Model {
-    default: DefaultTtl,
-    /// The live items: when each was written, its ttl and its value.
-    live: BTreeMap<String, (u64, Ttl, u64)>,
-    /// Ends that were not given: by end and key, with the value and the cause.
-    ended: Ends,
-    /// Those that came after the second reader had begun.
-    ended_since: Ends,
-    /// Ends from here on are for it.
-    since: u64,
-}
-
-type Ends = BTreeMap<(u64, String), (u64, ExpirationCause)>;
-
-impl Model {
-    fn has_ended(&mut self, at: u64, key: String, ended: (u64, ExpirationCause)) {
-        if at >= self.since {
-            self.ended_since.insert((at, key.clone()), ended);
-        }
-        self.ended.insert((at, key), ended);
-    }
-
-    fn end(&self, (written, ttl, _): (u64, Ttl, u64)) -> Option<(u64, ExpirationCause)> {
-        let millis = |duration: Duration| duration.as_millis() as u64;
-        match (ttl, self.default) {
-            (_, DefaultTtl::Off) | (Ttl::Never, _) => None,
-            (Ttl::After(own), _) => Some((written + millis(own), ExpirationCause::Ttl)),
-            (_, DefaultTtl::After(n)) => Some((written + millis(n), ExpirationCause::Default)),
-            _ => None,
-        }
-    }
-
-    /// Time is `now`; `since`: when the settings changed last.
-    fn pass(&mut self, now: u64, changed: Option<u64>) {
-        let live = std::mem::take(&mut self.live);
-        for (key, item) in live {
-            match self.end(item) {
-                Some((end, cause)) if end <= now => {
-                    let (end, cause) = match changed {
-                        Some(at) if end < at => (at, ExpirationCause::Change),
-                        _ => (end, cause),
-                    };
-                    self.has_ended(end, key, (item.2, cause));
-                }
-                _ => {
-                    self.live.insert(key, item);
-                }
-            }
-        }
-    }
-
-    fn command(&mut self, now: u64, ends: impl Fn(&Model, &(u64, Ttl, u64)) -> bool) {
-        let live = std::mem::take(&mut self.live);
-        for (key, item) in live {
-            if ends(self, &item) {
-                self.has_ended(now, key, (item.2, ExpirationCause::Command));
-            } else {
-                self.live.insert(key, item);
-            }
-        }
-    }
-
-    fn write(&mut self, keys: impl Fn(&str) -> bool) {
-        self.live.retain(|key, _| !keys(key));
-        self.ended.retain(|(_, key), _| !keys(key));
-        self.ended_since.retain(|(_, key), _| !keys(key));
-    }
-}
-
-fn key(n: usize) -> String {
-    format!("k{n:02}")
-}
-
-struct History {
-    w: World,
-    model: Model,
-    random: Random,
-    cursor: ExpiryCursor,
-    /// That of the second reader.
-    second: ExpiryCursor,
-    changes: usize,
-    given: usize,
-    /// The reader may be closed and opened again; else it is open all the time.
-    may_close: bool,
-}
-
-impl History {
-    fn now(&self) -> u64 {
-        millis_of(self.w.db.now())
-    }
-
-    fn write(&mut self) {
-        let (now, n) = (self.now(), self.random.below(30));
-        self.model.pass(now, None);
-        let id = self.random.below(1 << 30) as u64;
-        let c = &self.w.c;
-        match self.random.below(12) {
-            0 => {
-                c.delete(key(n)).unwrap();
-                self.model.write(|other| other == key(n));
-            }
-            1 => {
-                let to = n + self.random.below(4);
-                c.delete_range(key(n)..key(to)).unwrap();
-                self.model
-                    .write(|other| other >= &key(n)[..] && other < &key(to)[..]);
-            }
-            2 if self.model.live.contains_key(&key(n)) => {
-                let (written, ttl, _) = self.model.live[&key(n)];
-                c.put_with_ttl(key(n), id.to_string(), Ttl::Keep).unwrap();
-                self.model.live.insert(key(n), (written, ttl, id));
-            }
-            3 => {
-                let mut batch = Batch::new();
-                batch.put_with_ttl(c, key(n), id.to_string(), ms(7));
-                batch.delete(c, key(n + 1));
-                self.w.db.write(batch).unwrap();
-                self.model
-                    .write(|other| other == key(n) || other == key(n + 1));
-                let item = (now, Ttl::After(ms(7)), id);
-                self.model.live.insert(key(n), item);
-            }
-            4 if self.model.live.contains_key(&key(n)) => {
-                assert!(c.expire(key(n), Ttl::Until(at(now))).unwrap());
-                let (_, _, id) = self.model.live[&key(n)];
-                let item = (now, Ttl::After(Duration::ZERO), id);
-                self.model.live.insert(key(n), item);
-                self.model.pass(now, None);
-            }
-            _ => {
-                let (ttl, stored) = match self.random.below(6) {
-                    0 => (Ttl::Never, Ttl::Never),
-                    1 => (Ttl::Until(at(0)), Ttl::After(Duration::ZERO)),
-                    2 | 3 => (Ttl::Inherit, Ttl::Inherit),
-                    _ => {
-                        let ttl = Ttl::After(ms(1 << self.random.below(12)));
-                        (ttl, ttl)
-                    }
-                };
-                let value = format!("{id}");
-                c.put_with_ttl(key(n), value, ttl).unwrap();
-                self.model.write(|other| other == key(n));
-                self.model.live.insert(key(n), (now, stored, id));
-                self.model.pass(now, None);
-            }
-        }
-    }
-
-    fn change(&mut self) {
-        if self.changes == 60 {
-            return;
-        }
-        self.changes += 1;
-        let now = self.now();
-        self.model.pass(now, None);
-        let moment = (now + self.random.below(1_000) as u64).saturating_sub(500);
-        let c = &self.w.c;
-        match self.random.below(7) {
-            0 => {
-                c.expire_before(at(moment)).unwrap();
-                self.model.command(now, |model, item| {
-                    model.end(*item).is_some_and(|(end, _)| end < moment)
-                });
-            }
-            1 => {
-                c.expire_written_before(at(moment)).unwrap();
-                self.model.command(now, |_, item| item.0 < moment);
-            }
-            2 => {
-                c.expire_all().unwrap();
-                self.model.command(now, |_, _| true);
-            }
-            n => {
-                let default = match n {
-                    3 => DefaultTtl::Off,
-                    4 => DefaultTtl::NoDefault,
-                    _ => DefaultTtl::After(ms(1 << self.random.below(11))),
-                };
-                if self.random.below(2) == 0 {
-                    let mut batch = Batch::new();
-                    batch.set_default_ttl(c, default);
-                    self.w.db.write(batch).unwrap();
-                } else {
-                    c.set_default_ttl(default).unwrap();
-                }
-                self.model.default = default;
-                self.model.pass(now, Some(now));
-            }
-        }
-    }
-
-    /// Takes some of what has ended, from a reader that is there or is opened anew.
-    fn pull(&mut self, open: &mut Option<Expirations>) {
-        let now = self.now();
-        self.model.pass(now, None);
-        let most = match self.random.below(3) {
-            0 => self.random.below(5),
-            _ => usize::MAX,
-        };
-        let ended = open.get_or_insert_with(|| self.w.c.expirations(self.cursor.clone()));
-        self.given += take_some(ended, &mut self.model.ended, now, most);
-        self.cursor = ended.cursor();
-        if self.may_close && self.random.below(3) == 0 {
-            *open = None;
-        }
-    }
-
-    /// The second reader takes all that has ended, or begins anew.
-    fn pull_second(&mut self, open: &mut Option<Expirations>) {
-        let now = self.now();
-        self.model.pass(now, None);
-        if self.random.below(3) == 0 {
-            self.model.since = now + self.random.below(2) as u64;
-            self.model.ended_since.clear();
-            let from = match self.random.below(2) {
-                0 if self.model.since == now => ExpiryCursor::now(),
-                _ => ExpiryCursor::at(at(self.model.since)),
-            };
-            let second = self.w.c.expirations(from);
-            self.second = second.cursor();
-            *open = Some(second);
-            return;
-        }
-        let ended = open.get_or_insert_with(|| self.w.c.expirations(self.second.clone()));
-        self.given += take_some(ended, &mut self.model.ended_since, now, usize::MAX);
-        self.second = ended.cursor();
-        if self.may_close && self.random.below(3) == 0 {
-            *open = None;
-        }
-    }
-}
-
-/// Takes so many ends at most, which are these.
-fn take_some(ended: &mut Expirations, due: &mut Ends, now: u64, most: usize) -> usize {
-    for count in 0..most {
-        let next: Option<Expiration> = ended.next().map(Result::unwrap);
-        let first = due.first_key_value();
-        let first = first.filter(|((end, _), _)| *end < now);
-        let first = first.map(|((end, key), (id, cause))| (*end, key.clone(), *id, *cause));
-        let given = next.as_ref().map(|one| {
-            let value = String::from_utf8(one.value().to_vec()).unwrap();
-            let key = String::from_utf8(one.key().to_vec()).unwrap();
-            let end = millis_of(one.expired_at());
-            (end, key, value.parse().unwrap(), one.cause())
-        });
-        assert_eq!(given, first, "{:?}", ended.cursor());
-        let Some((end, key, ..)) = first else {
-            return count;
-        };
-        due.remove(&(end, key));
-    }
-    most
-}
-
-fn play(seed: u64, keep: Duration, steps: usize) -> usize {
-    let w = world(keep);
-    let mut history = History {
-        cursor: w.c.expirations(ExpiryCursor::now()).cursor(),
-        second: w.c.expirations(ExpiryCursor::now()).cursor(),
-        w,
-        model: Model {
-            default: DefaultTtl::NoDefault,
-            live: BTreeMap::new(),
-            ended: BTreeMap::new(),
-            ended_since: BTreeMap::new(),
-            since: 0,
-        },
-        random: Random(seed),
-        changes: 0,
-        given: 0,
-        may_close: keep > Duration::ZERO,
-    };
-    let (mut open, mut second, mut snapshot) = (None, None, None);
-    history.pull(&mut open);
-    history.pull_second(&mut second);
-    for _ in 0..steps {
-        match history.random.below(44) {
-            0..16 => history.write(),
-            16..18 => history.change(),
-            18..26 => history.w.pass(1 << history.random.below(9)),
-            26..31 => history.pull(&mut open),
-            31 => history.w.db.flush().unwrap(),
-            32 => history.w.reclaim(),
-            33 => snapshot = Some(history.w.db.snapshot()),
-            34 => snapshot = None,
-            35 if history.may_close && history.random.below(3) == 0 => {
-                (open, second, snapshot) = (None, None, None);
-                let orderly = history.random.below(2) == 0;
-                history.w = history.w.reopen(orderly);
-            }
-            40..44 => history.pull_second(&mut second),
-            _ => {
-                let _ = history.w.db.step().unwrap();
-            }
-        }
-    }
-    drop(snapshot);
-    history.given
-}
-
-/// With `keep`, a reader that comes and goes, and kills; without, one that is open all the time.
-fn histories(keep: Duration) {
-    let seeds = testkit::env("FEED_SEEDS", 100);
-    let first = testkit::env("FEED_FIRST", 1);
-    let mut given = 0;
-    for seed in first..first + seeds {
-        let done = std::panic::catch_unwind(|| play(seed, keep, 400));
-        match done {
-            Ok(some) => given += some,
-            Err(panic) => panic!("seed {seed}: {}", testkit::panic_text(&*panic)),
-        }
-    }
-    assert!(given as u64 > seeds * 10, "{given}");
-}
-
-#[test]
-fn random_histories_give_each_end_once() {
-    histories(DAY);
-}
-
-#[test]
-fn random_histories_are_held_for_an_open_reader() {
-    histories(Duration::ZERO);
-}
-
 #[test]
 fn a_reader_from_now_on_is_never_refused() {
-    let World { clock, db, c, .. } = world(Duration::ZERO);
+    let Stage { clock, db, c, .. } = stage(Duration::ZERO);
     c.put_with_ttl("soon", "", ms(10)).unwrap();
     c.put_with_ttl("later", "", ms(1_000)).unwrap();
     db.flush().unwrap();
@@ -710,7 +312,7 @@ fn a_reader_from_now_on_is_never_refused() {
 
 #[test]
 fn of_a_dropped_container_nothing_is_kept() {
-    let World { db, c, .. } = world(Duration::ZERO);
+    let Stage { db, c, .. } = stage(Duration::ZERO);
     let mut ended = c.expirations(ExpiryCursor::now());
     db.drop_container("c").unwrap();
     let dropped = |error| matches!(error, Error::ContainerDropped { .. });
@@ -727,7 +329,10 @@ fn of_a_dropped_container_nothing_is_kept() {
 /// An expiration that was not given before the end of the database is given after it.
 #[test]
 fn a_close_loses_no_expiration() {
-    let World { sim, clock, db, c } = world(DAY);
+    let stage = stage(DAY);
+    let Stage {
+        sim, clock, db, c, ..
+    } = &stage;
     for key in ["a", "b", "c"] {
         c.put_with_ttl(key, "v".repeat(600), ms(10)).unwrap();
     }
@@ -735,29 +340,26 @@ fn a_close_loses_no_expiration() {
     let mut ended = c.expirations(ExpiryCursor::start());
     assert!(ended.next().is_none());
     clock.advance(ms(20));
-    drop(c);
     db.close().unwrap();
     assert!(ended.next().unwrap().unwrap_err().is_closed());
     let cursor = ended.cursor();
-    drop((ended, db));
-    let db = options(&sim, &clock).open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    drop(ended);
+    let (_db, c) = stage.open_on(sim);
     assert_eq!(all(&mut c.expirations(cursor)).len(), 3);
 }
 
 /// An end that was given has happened, whatever clock the database is opened with next.
 #[test]
 fn what_was_given_stays_given() {
-    let World { sim, clock, db, c } = world(DAY);
-    c.put_with_ttl("a", "", ms(1_000)).unwrap();
-    clock.advance(ms(2_000));
-    let mut ended = c.expirations(ExpiryCursor::start());
+    let stage = stage(DAY);
+    stage.c.put_with_ttl("a", "", ms(1_000)).unwrap();
+    stage.pass(2_000);
+    let mut ended = stage.c.expirations(ExpiryCursor::start());
     assert_eq!(all(&mut ended), pairs(&[("a", 1_000)]));
-    drop((ended, c));
-    db.close().unwrap();
-    clock.jump(NOW + 500);
-    let db = options(&sim, &clock).open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    drop(ended);
+    stage.db.close().unwrap();
+    stage.clock.jump(NOW + 500);
+    let (db, c) = stage.open_on(&stage.sim);
     assert_eq!(db.now(), at(2_000));
     assert!(!c.contains("a").unwrap() && !c.touch("a").unwrap());
 }
@@ -765,7 +367,7 @@ fn what_was_given_stays_given() {
 /// A reader that takes no notice of an error comes to an end.
 #[test]
 fn an_error_is_followed_by_none() {
-    let w = world(ms(0));
+    let w = stage(ms(0));
     w.c.put_with_ttl("a", "", ms(1)).unwrap();
     w.pass(2_000);
     w.db.compact().unwrap();
@@ -780,11 +382,10 @@ fn an_error_is_followed_by_none() {
 /// The device fails once while an item that has ended is read: it is given by the next call.
 #[test]
 fn a_failed_read_loses_no_expiration() {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-    let options = options(&sim, &clock).reads(Reads::Pread).cache_bytes(0);
-    let db = options.open("/db").unwrap();
-    let kept = ContainerOptions::new().keep_expired(DAY);
-    let c = db.container_with("c", kept).unwrap();
+    let stage = Stage::new(|options| small(options).reads(Reads::Pread).cache_bytes(0));
+    let Stage {
+        sim, clock, db, c, ..
+    } = stage.with(ContainerOptions::new().keep_expired(DAY));
     for key in ["a", "b", "c"] {
         c.put_with_ttl(key, "v".repeat(600), ms(10)).unwrap();
     }
@@ -808,7 +409,7 @@ fn a_failed_read_loses_no_expiration() {
 #[test]
 fn a_command_in_the_millisecond_of_the_opening_is_told() {
     for compacts in [false, true] {
-        let World { clock, db, c, .. } = world(Duration::ZERO);
+        let Stage { clock, db, c, .. } = stage(Duration::ZERO);
         c.put_with_ttl("soon", "", ms(10)).unwrap();
         c.put_with_ttl("later", "", ms(1_000)).unwrap();
         db.flush().unwrap();
@@ -827,7 +428,8 @@ fn a_command_in_the_millisecond_of_the_opening_is_told() {
 /// before are told.
 #[test]
 fn after_a_repair_ends_of_before_are_not_known() {
-    let World { sim, clock, db, c } = world(DAY);
+    let stage = stage(DAY);
+    let Stage { clock, db, c, .. } = &stage;
     for (key, millis) in [("a", 1_000), ("b", 5_000), ("c", 90_000)] {
         c.put_with_ttl(key, "v", ms(millis)).unwrap();
         db.flush().unwrap();
@@ -837,11 +439,11 @@ fn after_a_repair_ends_of_before_are_not_known() {
     let mut expirations = c.expirations(ExpiryCursor::start());
     assert_eq!(all(&mut expirations), pairs(&[("a", 1_000)]));
     let cursor = expirations.cursor();
-    drop((expirations, db, c));
-    let sim = sim.kill();
+    drop(expirations);
+    let sim = stage.sim.kill();
     clock.advance(ms(3_000));
     // The footer of the second table, that of `b`.
-    let tables = std::path::Path::new("/db/tables");
+    let tables = Path::new("/db/tables");
     let mut names = sim.list(tables).unwrap();
     names.sort();
     let path = tables.join(&names[1]);
@@ -850,10 +452,9 @@ fn after_a_repair_ends_of_before_are_not_known() {
     let file = sim.open(&path).unwrap();
     file.write_at(bytes.len() as u64, &[last ^ 0xff]).unwrap();
     file.sync().unwrap();
-    let report = repair_with(std::path::Path::new("/db"), &options(&sim, &clock), true).unwrap();
+    let report = repair_with(Path::new(PATH), &stage.options_on(&sim), true).unwrap();
     assert_eq!(report.losses.len(), 1);
-    let db = options(&sim, &clock).open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = stage.open_on(&sim);
     let gone = c.expirations(cursor).next().unwrap().unwrap_err();
     let Error::ExpirationsGone { known_from, .. } = &gone else {
         panic!("{gone}");
@@ -862,8 +463,7 @@ fn after_a_repair_ends_of_before_are_not_known() {
     // Once this is known it stays, and what ends later is given.
     clock.advance(ms(1_000));
     drop((db, c));
-    let db = options(&sim.kill(), &clock).open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    let (_db, c) = stage.open_on(&sim.kill());
     let mut expirations = c.expirations(ExpiryCursor::start());
     clock.advance(ms(90_000));
     assert_eq!(all(&mut expirations), pairs(&[("c", 90_000)]));

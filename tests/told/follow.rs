@@ -4,147 +4,27 @@
 //! Method: writer and follower share a simulated disk and a clock that stands until it is moved. The follower sees
 //! the disk through [`Beside`], which fails the test when anything is to be written, and which can have the writer
 //! act in the midst of any call. What the writer shows after each step is what the follower has to show once it has
-//! caught up; until then it shows what it showed before. Kills, with followers in other processes, stand in
-//! tests/crashes/follow_kill.rs.
+//! caught up; until then it shows what it showed before. Random histories, step by step, stand in
+//! tests/contract/model.rs; kills, with followers in other processes, in tests/crashes/follow_kill.rs.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
-use ebbtide::internals::{
-    Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room, Sim, Survivors, repair_with,
-};
+use ebbtide::internals::{Fs, Sim, Survivors, repair_with};
 use ebbtide::{
-    Batch, Clock, Compression, Container, ContainerOptions, Database, DefaultTtl, Error,
-    ManualClock, OnMiss, Options, Quota, Reads, Result, Snapshot, Ttl, WhenFull,
+    Batch, Compression, Container, ContainerOptions, Database, DefaultTtl, Error, ManualClock,
+    OnMiss, Options, Quota, Reads, Result, Ttl, WhenFull,
 };
+use testkit::beside::Beside;
 use testkit::random::Random;
 
 const START: u64 = 1_800_000_000_000;
-
-type Hook = Box<dyn FnMut(&'static str, &Path) + Send>;
-
-/// The disk as a follower may use it: whoever writes panics.
-#[derive(Clone)]
-struct Beside {
-    sim: Arc<Mutex<Sim>>,
-    hook: Arc<Mutex<Option<Hook>>>,
-}
-
-impl Beside {
-    fn new(sim: &Sim) -> Beside {
-        Beside {
-            sim: Arc::new(Mutex::new(sim.clone())),
-            hook: Arc::default(),
-        }
-    }
-
-    fn sim(&self) -> Sim {
-        self.sim.lock().unwrap().clone()
-    }
-
-    /// Before each call that follows, but for those from within `hook`.
-    fn before(&self, hook: impl FnMut(&'static str, &Path) + Send + 'static) {
-        *self.hook.lock().unwrap() = Some(Box::new(hook));
-    }
-
-    fn quiet(&self) {
-        *self.hook.lock().unwrap() = None;
-    }
-
-    fn looks(&self, call: &'static str, path: &Path) {
-        let hook = self.hook.lock().unwrap().take();
-        if let Some(mut hook) = hook {
-            hook(call, path);
-            self.hook.lock().unwrap().get_or_insert(hook);
-        }
-    }
-
-    fn writes(&self, path: &Path) -> ! {
-        panic!("a follower writes to {}", path.display());
-    }
-}
-
-impl Fs for Beside {
-    fn create_dir_all(&self, path: &Path) -> Result<()> {
-        self.writes(path)
-    }
-    fn create_dir(&self, path: &Path) -> Result<()> {
-        self.writes(path)
-    }
-    fn remove_dir(&self, path: &Path) -> Result<()> {
-        self.writes(path)
-    }
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.looks("list", dir);
-        self.sim().list(dir)
-    }
-    fn list_all(&self, dir: &Path) -> Result<Vec<String>> {
-        self.looks("list", dir);
-        self.sim().list_all(dir)
-    }
-    fn len(&self, path: &Path) -> Result<Option<u64>> {
-        self.looks("len", path);
-        self.sim().len(path)
-    }
-    fn is_dir(&self, path: &Path) -> bool {
-        self.sim().is_dir(path)
-    }
-    fn is_empty_dir(&self, dir: &Path) -> Result<bool> {
-        self.sim().is_empty_dir(dir)
-    }
-    fn canonical(&self, path: &Path) -> Result<PathBuf> {
-        self.sim().canonical(path)
-    }
-    fn create(&self, path: &Path) -> Result<Box<dyn File>> {
-        self.writes(path)
-    }
-    fn open(&self, path: &Path) -> Result<Box<dyn File>> {
-        self.writes(path)
-    }
-    fn map(&self, path: &Path) -> Result<Bytes> {
-        self.looks("map", path);
-        self.sim().map(path)
-    }
-    fn reader(&self, path: &Path) -> Result<Box<dyn ReadAt>> {
-        self.looks("reader", path);
-        self.sim().reader(path)
-    }
-    fn read(&self, path: &Path) -> Result<Vec<u8>> {
-        self.looks("read", path);
-        self.sim().read(path)
-    }
-    fn ring(&self, path: &Path, _: usize) -> Result<Box<dyn Ring>> {
-        self.writes(path)
-    }
-    fn rename(&self, from: &Path, _: &Path) -> Result<()> {
-        self.writes(from)
-    }
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.writes(path)
-    }
-    fn hard_link(&self, from: &Path, _: &Path) -> Result<()> {
-        self.writes(from)
-    }
-    fn open_dir(&self, path: &Path) -> Result<Box<dyn Dir>> {
-        self.writes(path)
-    }
-    fn lock(&self, path: &Path, _: LockKind) -> Result<Box<dyn Lock>> {
-        self.writes(path)
-    }
-    fn allocated(&self, path: &Path) -> Result<u64> {
-        self.sim().allocated(path)
-    }
-    fn room(&self, path: &Path) -> Result<Room> {
-        self.sim().room(path)
-    }
-}
 
 /// Everything that a database shows: of each container its default and its items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -186,14 +66,6 @@ impl Shown {
         }
         Shown(shown)
     }
-
-    /// The same after time has passed.
-    fn at(mut self, now: u64) -> Shown {
-        for (_, items) in self.0.values_mut() {
-            items.retain(|_, (_, end)| end.is_none_or(|end| end > now));
-        }
-        self
-    }
 }
 
 fn options(clock: &ManualClock) -> Options {
@@ -215,8 +87,6 @@ struct Writer {
     db: Option<Database>,
     random: Random,
     n: u64,
-    /// Of defaults, and drops.
-    changes: u64,
     /// Those who look on.
     beside: Vec<Beside>,
 }
@@ -233,7 +103,6 @@ impl Writer {
             db: Some(db.unwrap()),
             random: Random(seed),
             n: 0,
-            changes: 0,
             beside: vec![],
             sim,
             clock,
@@ -256,7 +125,7 @@ impl Writer {
     fn kill(&mut self) {
         self.sim = self.sim.kill();
         for beside in &self.beside {
-            *beside.sim.lock().unwrap() = self.sim.clone();
+            beside.set(&self.sim);
         }
         self.reopen();
     }
@@ -306,7 +175,6 @@ impl Writer {
                     };
                 }
                 if self.random.one_in(4) {
-                    self.changes += 1;
                     let container = self.some();
                     batch.set_default_ttl(&container, DefaultTtl::After(Duration::from_secs(300)));
                 }
@@ -328,12 +196,10 @@ impl Writer {
                     1 => DefaultTtl::NoDefault,
                     _ => DefaultTtl::After(Duration::from_secs(30 + self.random.below(200) as u64)),
                 };
-                self.changes += 1;
                 self.some().set_default_ttl(to).unwrap();
             }
             82..84 => {
                 let name = self.random.pick(&NAMES);
-                self.changes += 1;
                 let mut batch = Batch::new();
                 batch.on_miss(OnMiss::Skip).drop_container(name);
                 if self.random.one_in(2) {
@@ -352,61 +218,6 @@ impl Writer {
             _ => while self.db().step().unwrap() {},
         }
         self.db().step().unwrap();
-    }
-}
-
-/// A snapshot, and what it showed when it was taken.
-struct Taken {
-    snapshot: Snapshot,
-    shown: Shown,
-    /// How often the writer had changed defaults by then, and dropped containers.
-    changes: u64,
-}
-
-impl Taken {
-    /// It shows the same, but for what has expired.
-    fn check(&self, now: u64) {
-        for (name, (_, then)) in self.shown.clone().at(now).0 {
-            let view = self.snapshot.container(&name).unwrap();
-            assert_eq!(items(view.iter()), then, "a snapshot of {name}");
-            for (key, (value, _)) in then {
-                let got = view.get(&key).unwrap();
-                assert_eq!(got.as_deref(), Some(&value[..]), "{name}, {key:?}");
-            }
-        }
-    }
-}
-
-#[test]
-fn a_follower_shows_the_writers_history_step_by_step() {
-    for seed in 0..testkit::env("EBBTIDE_HISTORIES", 8) {
-        let mut writer = Writer::new(seed);
-        let (follower, _) = writer.follow();
-        let (mut shown, mut taken) = (Shown::by(writer.db()), vec![]);
-        for _ in 0..300 {
-            writer.act();
-            let now = writer.clock.wall();
-            shown = shown.at(now);
-            let step = writer.n;
-            assert_eq!(Shown::by(&follower), shown, "seed {seed}, step {step}");
-            if writer.random.one_in(4) {
-                follower.catch_up().unwrap();
-                shown = Shown::by(writer.db());
-                let step = writer.n;
-                assert_eq!(Shown::by(&follower), shown, "seed {seed}, step {step}");
-                taken.push(Taken {
-                    snapshot: follower.snapshot(),
-                    shown: shown.clone(),
-                    changes: writer.changes,
-                });
-            }
-            // A change of a default, or a drop, counts for snapshots, too.
-            taken.retain(|taken: &Taken| taken.changes == writer.changes);
-            taken.iter().for_each(|taken| taken.check(now));
-            if taken.len() > 5 {
-                taken.remove(0);
-            }
-        }
     }
 }
 
@@ -718,7 +529,7 @@ fn a_repair_is_followed_though_it_cuts_history_off() {
     let (follower, _) = writer.follow();
     drop(c);
     writer.sim = writer.sim.kill();
-    writer.beside[0].sim.lock().unwrap().clone_from(&writer.sim);
+    writer.beside[0].set(&writer.sim);
     damage(&writer.sim, b"to be damaged");
     writer.db = None;
     let repairs = options(&writer.clock).fs(Arc::new(writer.sim.clone()));
@@ -774,7 +585,7 @@ fn a_folder_that_was_put_back_is_followed_by_what_it_holds() {
         let shown = Shown::by(&follower);
         assert_eq!(shown, Shown::by(&db));
         drop((c, db));
-        beside.sim.lock().unwrap().clone_from(&older);
+        beside.set(&older);
         let db = options(&older).open(folder()).unwrap();
         for value in [
             "new1", "new2", "new3", "new4", "new5", "new6", "new7", "new8",

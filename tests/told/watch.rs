@@ -6,57 +6,31 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use ebbtide::internals::{Fault, FaultPlan, Sim};
+use ebbtide::internals::{Fault, FaultPlan};
 use ebbtide::{
-    Batch, Change, Container, Database, DefaultTtl, Durability, ManualClock, Options, Ttl, Version,
-    Watch, WatchEvent,
+    Batch, Change, Container, Database, DefaultTtl, Durability, Options, Ttl, Version, Watch,
+    WatchEvent,
 };
 use testkit::random::Random;
+use testkit::stage::{Stage, ms, text};
 
-const NOW: u64 = 1_800_000_000_000;
-
-fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-struct World {
-    sim: Sim,
-    clock: ManualClock,
-    db: Database,
-    c: Container,
-}
-
-fn world(durability: Durability) -> World {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-    let options = Options::new()
-        .fs(Arc::new(sim.clone()))
-        .clock(clock.clone())
-        .stepped()
-        .memtable_bytes(64 << 10)
-        .durability(durability);
-    let db = options.open("/db").unwrap();
-    let c = db.container("c").unwrap();
-    World { sim, clock, db, c }
-}
-
-fn show(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+fn stage(durability: Durability) -> Stage {
+    Stage::new(move |options| options.memtable_bytes(64 << 10).durability(durability))
 }
 
 /// All that there is by now, shown.
 fn seen(watch: &mut Watch) -> Vec<String> {
     let event = |event: WatchEvent| match event {
-        WatchEvent::Put(item) => format!("{}={}", show(item.key()), show(item.value())),
-        WatchEvent::Delete { key, .. } => format!("-{}", show(&key)),
+        WatchEvent::Put(item) => format!("{}={}", text(item.key()), text(item.value())),
+        WatchEvent::Delete { key, .. } => format!("-{}", text(&key)),
         WatchEvent::DeleteRange { from, to, .. } => {
-            let to = to.map_or(String::new(), |to| show(&to));
-            format!("-{}..{to}", show(&from))
+            let to = to.map_or(String::new(), |to| text(&to));
+            format!("-{}..{to}", text(&from))
         }
-        WatchEvent::Ended(ended) => format!("{} ended", show(ended.key())),
+        WatchEvent::Ended(ended) => format!("{} ended", text(ended.key())),
         WatchEvent::Lost { from } => format!("lost from {from}"),
         other => panic!("{other:?}"),
     };
@@ -66,7 +40,7 @@ fn seen(watch: &mut Watch) -> Vec<String> {
 #[test]
 fn all_kinds_of_writes_and_ends_are_told_in_order() {
     for durability in [Durability::Buffered, Durability::Sync] {
-        let World { clock, db, c, .. } = world(durability);
+        let Stage { clock, db, c, .. } = stage(durability);
         c.put("before", "").unwrap();
         let mut watch = c.watch("b".."x");
         assert!(seen(&mut watch).is_empty());
@@ -102,7 +76,7 @@ fn all_kinds_of_writes_and_ends_are_told_in_order() {
 /// Neither an end before its write, nor after a newer one.
 #[test]
 fn an_end_is_told_between_its_write_and_the_next() {
-    let World { clock, c, .. } = world(Durability::Buffered);
+    let Stage { clock, c, .. } = stage(Durability::Buffered);
     let mut watch = c.watch(..);
     for round in 0..3 {
         c.put_with_ttl("k", round.to_string(), ms(10)).unwrap();
@@ -118,7 +92,7 @@ fn an_end_is_told_between_its_write_and_the_next() {
 
 #[test]
 fn who_cannot_keep_up_is_told_from_where_to_read_on() {
-    let World { db, c, .. } = world(Durability::Buffered);
+    let Stage { db, c, .. } = stage(Durability::Buffered);
     let mut watch = c.watch(..);
     for n in 0..6_000u32 {
         c.put(n.to_be_bytes(), "v").unwrap();
@@ -156,7 +130,7 @@ fn who_cannot_keep_up_is_told_from_where_to_read_on() {
 /// Ends that nobody asked for in time are gone; that is told, and it goes on.
 #[test]
 fn ends_that_are_gone_are_told_as_lost() {
-    let World { clock, db, c, .. } = world(Durability::Buffered);
+    let Stage { clock, db, c, .. } = stage(Durability::Buffered);
     let mut watch = c.watch(..);
     c.put_with_ttl("k", "1", ms(10)).unwrap();
     assert_eq!(seen(&mut watch), ["k=1"]);
@@ -173,7 +147,7 @@ fn ends_that_are_gone_are_told_as_lost() {
 /// A write that a failed sync takes back was never told.
 #[test]
 fn a_write_is_told_when_it_counts() {
-    let World { sim, c, .. } = world(Durability::Sync);
+    let Stage { sim, c, .. } = stage(Durability::Sync);
     let mut watch = c.watch(..);
     c.put("kept", "").unwrap();
     sim.fail_where(
@@ -276,8 +250,8 @@ fn take_in(copy: &mut Copy, watch: &mut Watch, there: &Copy, who: &str) -> bool 
 }
 
 fn play(seed: u64) -> usize {
-    let (mut random, world) = (Random(seed), world(Durability::Buffered));
-    let World { clock, db, c, .. } = &world;
+    let (mut random, world) = (Random(seed), stage(Durability::Buffered));
+    let Stage { clock, db, c, .. } = &world;
     let mut watch = c.watch(..);
     let (mut copy, mut lost) = (Copy::new(), 0);
     for at in 0..500 {

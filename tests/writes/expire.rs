@@ -8,102 +8,32 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use ebbtide::internals::{Fs, Sim};
-use ebbtide::{
-    Batch, Container, Database, DefaultTtl, Durability, Error, ManualClock, Options, Ttl,
-};
+use ebbtide::{Batch, Container, DefaultTtl, Durability, Error, ManualClock, Options, Ttl};
+use testkit::stage::{NOW, PATH, Stage, after, at, keys, ms, text};
 
-const NOW: u64 = 1_767_225_600_000;
-
-struct Fixture {
-    sim: Sim,
-    clock: ManualClock,
-    db: Database,
-    c: Container,
-}
-
-fn options(sim: &Sim, clock: &ManualClock) -> Options {
-    Options::new()
-        .fs(Arc::new(sim.clone()))
-        .clock(clock.clone())
-        .stepped()
-        .memtable_bytes(64 << 10)
-        .sizes(512, 16 << 10, 64 << 10)
-}
-
-fn fixture() -> Fixture {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-    let db = options(&sim, &clock).open("/db").unwrap();
-    let c = db.container("c").unwrap();
-    Fixture { sim, clock, db, c }
-}
-
-impl Fixture {
-    /// Opens again, after a kill or an orderly end.
-    fn reopen(self, orderly: bool) -> Fixture {
-        let Fixture { sim, clock, db, c } = self;
-        let sim = match orderly {
-            true => {
-                db.close().unwrap();
-                sim
-            }
-            false => sim.kill(),
-        };
-        drop((db, c));
-        let db = options(&sim, &clock).open("/db").unwrap();
-        let c = db.container("c").unwrap();
-        Fixture { sim, clock, db, c }
-    }
-
-    fn keys(&self) -> Vec<String> {
-        keys(self.c.iter())
-    }
-
-    fn rest(&self) {
-        assert!(
-            (0..500).any(|_| !self.db.step().unwrap()),
-            "it comes to rest"
-        );
-    }
-
-    fn manifest(&self) -> String {
-        let names = self.sim.list(Path::new("/db")).unwrap();
-        let manifests = names.iter().filter(|name| name.starts_with("manifest-"));
-        let last = manifests.max().unwrap();
-        let bytes = self.sim.read(&Path::new("/db").join(last)).unwrap();
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-}
-
-fn keys(items: impl Iterator<Item = ebbtide::Result<ebbtide::Item>>) -> Vec<String> {
-    let key = |item: ebbtide::Result<ebbtide::Item>| item.unwrap().key().to_vec();
-    let keys = items.map(key);
-    keys.map(|key| String::from_utf8(key).unwrap()).collect()
-}
-
-fn at(millis: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(NOW + millis)
-}
-
-fn after(millis: u64) -> Ttl {
-    Ttl::After(Duration::from_millis(millis))
+fn manifest(f: &Stage) -> String {
+    let names = f.sim.list(Path::new(PATH)).unwrap();
+    let manifests = names.iter().filter(|name| name.starts_with("manifest-"));
+    let last = manifests.max().unwrap();
+    let bytes = f.sim.read(&Path::new(PATH).join(last)).unwrap();
+    text(&bytes)
 }
 
 fn default(millis: u64) -> DefaultTtl {
-    DefaultTtl::After(Duration::from_millis(millis))
+    DefaultTtl::After(ms(millis))
 }
 
-/// Inheriting, of their own ttl, never; of each an older and a newer one.
-fn fill(f: &Fixture) {
+fn fill(f: &Stage) {
     for key in ["a", "b"] {
         f.c.put(format!("{key}-inherit"), "v").unwrap();
         f.c.put_with_ttl(format!("{key}-own"), "v", after(1_000))
             .unwrap();
         f.c.put_with_ttl(format!("{key}-never"), "v", Ttl::Never)
             .unwrap();
-        f.clock.advance(Duration::from_millis(100));
+        f.pass(100);
     }
 }
 
@@ -121,7 +51,7 @@ fn each_command_ends_what_it_says() {
         let mut left = vec![];
         // In memory, on disk, and after the bytes are gone.
         for place in 0..3 {
-            let f = fixture();
+            let f = Stage::small();
             f.c.set_default_ttl(default).unwrap();
             fill(&f);
             if place > 0 {
@@ -188,7 +118,7 @@ fn each_command_ends_what_it_says() {
 #[test]
 fn nothing_brings_back_what_a_command_ended() {
     for orderly in [true, false] {
-        let mut f = fixture();
+        let mut f = Stage::small();
         f.c.set_default_ttl(default(2_000)).unwrap();
         fill(&f);
         f.db.flush().unwrap();
@@ -216,7 +146,7 @@ fn nothing_brings_back_what_a_command_ended() {
 
 #[test]
 fn what_is_written_later_is_not_concerned() {
-    let f = fixture();
+    let f = Stage::small();
     f.c.put("k", "old").unwrap();
     f.c.expire_before(at(1_000_000)).unwrap();
     f.c.expire_written_before(at(1_000_000)).unwrap();
@@ -239,10 +169,10 @@ fn what_is_written_later_is_not_concerned() {
 /// An item that takes over a lifetime was there, so no command had reached it; its time of writing is old.
 #[test]
 fn a_kept_lifetime_is_not_reached_by_earlier_commands() {
-    let f = fixture();
+    let f = Stage::small();
     f.c.put_with_ttl("k", "1", after(10_000)).unwrap();
     f.c.expire_before(at(10_000)).unwrap();
-    f.clock.advance(Duration::from_millis(5));
+    f.pass(5);
     f.c.expire_written_before(at(0)).unwrap();
     f.c.put_with_ttl("k", "2", Ttl::Keep).unwrap();
     assert_eq!(f.c.item("k").unwrap().unwrap().written_at(), at(0));
@@ -257,7 +187,7 @@ fn a_kept_lifetime_is_not_reached_by_earlier_commands() {
 /// An item that a command ends hides an older version for good.
 #[test]
 fn an_older_version_does_not_come_back() {
-    let f = fixture();
+    let f = Stage::small();
     f.c.put_with_ttl("k", "old", Ttl::Never).unwrap();
     let before = f.db.snapshot();
     f.db.flush().unwrap();
@@ -278,7 +208,7 @@ fn an_older_version_does_not_come_back() {
 
 #[test]
 fn snapshots_and_iterators_lose_it_too() {
-    let f = fixture();
+    let f = Stage::small();
     fill(&f);
     let snapshot = f.db.snapshot();
     let (mut iter, mut back) = (f.c.iter(), snapshot.container("c").unwrap().iter().rev());
@@ -300,7 +230,7 @@ fn snapshots_and_iterators_lose_it_too() {
 #[test]
 fn an_update_notices_a_command_that_is_forgotten_again() {
     for ttl in [DefaultTtl::Off, DefaultTtl::NoDefault] {
-        let f = fixture();
+        let f = Stage::small();
         f.c.set_default_ttl(ttl).unwrap();
         f.c.put_with_ttl("k", "v", Ttl::Never).unwrap();
         f.db.flush().unwrap();
@@ -327,7 +257,7 @@ fn an_update_notices_a_command_that_is_forgotten_again() {
 
 #[test]
 fn a_transaction_that_read_it_is_in_conflict() {
-    let f = fixture();
+    let f = Stage::small();
     f.c.put("k", "v").unwrap();
     let tx = f.db.begin();
     assert!(tx.get(&f.c, "k").unwrap().is_some());
@@ -349,7 +279,7 @@ fn a_transaction_that_read_it_is_in_conflict() {
 #[test]
 fn a_command_counts_from_its_place_in_the_batch_on() {
     for orderly in [true, false] {
-        let mut f = fixture();
+        let mut f = Stage::small();
         f.c.put("old", "v").unwrap();
         let mut batch = Batch::new();
         batch
@@ -377,7 +307,7 @@ fn a_command_counts_from_its_place_in_the_batch_on() {
         batch
             .expire_all(&f.c)
             .put_with_ttl(&f.c, "old", "w", Ttl::Keep);
-        f.clock.advance(Duration::from_millis(7));
+        f.pass(7);
         f.db.write(&batch).unwrap();
         let item = f.c.item("old").unwrap().unwrap();
         assert_eq!(item.written_at(), at(7), "what is gone has no life to keep");
@@ -387,7 +317,7 @@ fn a_command_counts_from_its_place_in_the_batch_on() {
 /// Commands that none of the others covers are counted; what is done about it helps.
 #[test]
 fn not_every_command_stands() {
-    let f = fixture();
+    let f = Stage::small();
     f.c.put_with_ttl("what each concerns", "v", after(9))
         .unwrap();
     for n in 0..64 {
@@ -413,7 +343,7 @@ fn not_every_command_stands() {
     f.c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     // One that covers some, and one after the moment of some has passed: that until 100 000 is left.
     f.c.expire_before(at(99_000)).unwrap();
-    f.clock.advance(Duration::from_millis(99_550));
+    f.pass(99_550);
     for n in 0..63 {
         f.c.expire_before(at(99_900 - n)).unwrap();
     }
@@ -439,12 +369,12 @@ fn not_every_command_stands() {
 #[test]
 fn a_command_is_forgotten_once_it_concerns_nothing() {
     for place in 0..3 {
-        let mut f = fixture();
+        let mut f = Stage::small();
         f.c.put_with_ttl("k", "v", Ttl::Never).unwrap();
         if place == 1 {
             f.db.flush().unwrap();
         }
-        f.clock.advance(Duration::from_millis(1));
+        f.pass(1);
         f.c.expire_written_before(at(1)).unwrap();
         f.c.put_with_ttl("l", "v", Ttl::Never).unwrap();
         if place == 2 {
@@ -452,20 +382,20 @@ fn a_command_is_forgotten_once_it_concerns_nothing() {
         }
         for _ in 0..3 {
             f = f.reopen(false);
-            assert_eq!(f.manifest().contains("\"commands\""), place < 2, "{place}");
+            assert_eq!(manifest(&f).contains("\"commands\""), place < 2, "{place}");
             assert_eq!(f.keys(), ["l"]);
         }
         f.db.flush().unwrap();
         f.db.compact().unwrap();
         f = f.reopen(true);
-        assert!(!f.manifest().contains("\"commands\""), "{}", f.manifest());
+        assert!(!manifest(&f).contains("\"commands\""), "{}", manifest(&f));
         assert_eq!(f.keys(), ["l"]);
     }
 }
 
 #[test]
 fn a_leap_of_the_clock_holds_commands_up() {
-    let f = fixture();
+    let f = Stage::small();
     f.c.put("k", "v").unwrap();
     f.clock.jump(NOW + 40_000_000);
     for refused in [
@@ -485,7 +415,7 @@ fn a_leap_of_the_clock_holds_commands_up() {
 #[test]
 fn a_command_is_durable_when_it_returns() {
     for seed in 0..8 {
-        let f = fixture();
+        let f = Stage::small();
         f.c.put("k", "v").unwrap();
         f.db.sync().unwrap();
         match seed % 2 {
@@ -496,8 +426,7 @@ fn a_command_is_durable_when_it_returns() {
                 f.db.write(&batch).unwrap();
             }
         }
-        let sim = f.sim.power_cut(seed);
-        let db = options(&sim, &f.clock).open("/db").unwrap();
+        let (db, _) = f.open_on(&f.sim.power_cut(seed));
         assert!(db.container("c").unwrap().is_empty().unwrap(), "{seed}");
     }
 }
@@ -505,11 +434,11 @@ fn a_command_is_durable_when_it_returns() {
 /// A checkpoint, a repair and a follower know of the commands.
 #[test]
 fn copies_and_followers_know_of_it() {
-    let f = fixture();
+    let f = Stage::small();
     f.c.put_with_ttl("k", "v", Ttl::Never).unwrap();
     f.c.put_with_ttl("l", "v", after(1_000)).unwrap();
     f.db.flush().unwrap();
-    let follower = options(&f.sim, &f.clock).follow("/db").unwrap();
+    let follower = f.options().follow("/db").unwrap();
     let followed = follower.container("c").unwrap();
     let (mut iter, snapshot) = (followed.iter(), follower.snapshot());
     assert_eq!(iter.next().unwrap().unwrap().key(), b"k");
@@ -523,13 +452,13 @@ fn copies_and_followers_know_of_it() {
     assert_eq!(keys(followed.iter()), ["m"]);
     assert_eq!(snapshot.container("c").unwrap().iter().count(), 0);
     f.db.checkpoint("/copy").unwrap();
-    let copy = options(&f.sim, &f.clock).open("/copy").unwrap();
+    let copy = f.options().open("/copy").unwrap();
     assert_eq!(keys(copy.container("c").unwrap().iter()), ["m"]);
     // A reader of earlier writes still needs the command, also when a reopen has left it out.
     f.db.flush().unwrap();
     f.db.compact().unwrap();
     let f = f.reopen(true);
-    assert!(!f.manifest().contains("\"commands\""));
+    assert!(!manifest(&f).contains("\"commands\""));
     follower.catch_up().unwrap();
     assert_eq!(keys(followed.iter()), ["m"]);
     assert_eq!(snapshot.container("c").unwrap().iter().count(), 0);
@@ -538,7 +467,7 @@ fn copies_and_followers_know_of_it() {
 /// The items that would be gone are said before, and these go.
 #[test]
 fn a_preview_says_what_would_be_gone() {
-    let f = fixture();
+    let f = Stage::small();
     for n in 0..20_000u64 {
         let ttl = match n % 4 {
             0 => Ttl::Never,
@@ -548,7 +477,7 @@ fn a_preview_says_what_would_be_gone() {
         f.c.put_with_ttl(format!("k{n:06}"), "v".repeat(n as usize % 50), ttl)
             .unwrap();
         if n % 100 == 0 {
-            f.clock.advance(Duration::from_millis(10));
+            f.pass(10);
             while f.db.step().unwrap() {}
         }
     }
@@ -587,7 +516,7 @@ fn a_preview_says_what_would_be_gone() {
 /// The cost does not depend on what is stored.
 #[test]
 fn a_command_takes_the_same_time_whatever_is_stored() {
-    let f = fixture();
+    let f = Stage::small();
     let (sim, clock) = (Sim::new(2), ManualClock::new(NOW));
     let db = Options::new()
         .fs(Arc::new(sim))

@@ -20,8 +20,6 @@ use ebbtide::{
 };
 use testkit::random::Random;
 
-use crate::transaction_histories::{Shelf, Stored};
-
 const NOW: u64 = 1_767_225_600_000;
 const KEYS: usize = 8;
 
@@ -31,6 +29,89 @@ fn at(millis: u64) -> SystemTime {
 
 fn millis(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+/// An item, as the model knows it.
+#[derive(Clone, Debug, PartialEq)]
+struct Stored {
+    value: String,
+    written_at: u64,
+    ttl: Ttl,
+}
+
+/// A container, as the contract has it.
+#[derive(Clone, Debug)]
+struct Shelf {
+    default: DefaultTtl,
+    items: BTreeMap<String, Stored>,
+}
+
+impl Shelf {
+    fn is_live(&self, stored: &Stored, now: u64) -> bool {
+        let life = match (stored.ttl, self.default) {
+            (_, DefaultTtl::Off) | (Ttl::Never, _) | (Ttl::Inherit, DefaultTtl::NoDefault) => {
+                return true;
+            }
+            (Ttl::After(own), _) => own,
+            (Ttl::Inherit, DefaultTtl::After(default)) => default,
+            other => panic!("{other:?}"),
+        };
+        now < stored.written_at + life.as_millis() as u64
+    }
+
+    fn get(&self, key: &str, now: u64) -> Option<&Stored> {
+        let stored = self.items.get(key)?;
+        self.is_live(stored, now).then_some(stored)
+    }
+
+    fn put(&mut self, key: &str, value: &str, ttl: Ttl, now: u64) {
+        let before = self.get(key, now);
+        let (written_at, ttl) = match (ttl, before) {
+            (Ttl::Keep, Some(before)) => (before.written_at, before.ttl),
+            (Ttl::Keep, None) => (now, Ttl::Inherit),
+            (ttl, _) => (now, ttl),
+        };
+        let value = value.to_owned();
+        let stored = Stored {
+            value,
+            written_at,
+            ttl,
+        };
+        self.items.insert(key.to_owned(), stored);
+    }
+
+    /// Items that are gone stay gone.
+    fn set_default(&mut self, default: DefaultTtl, now: u64) {
+        let gone: Vec<_> = self
+            .items
+            .iter()
+            .filter(|(_, stored)| !self.is_live(stored, now))
+            .map(|(key, _)| key.clone())
+            .collect();
+        gone.iter().for_each(|key| {
+            self.items.remove(key);
+        });
+        self.default = default;
+    }
+
+    /// Items that were written before go, or only those that would end by then.
+    fn expire(&mut self, before: Option<u64>, now: u64) {
+        let lives = |shelf: &Shelf, stored: &Stored, to: u64| shelf.is_live(stored, to);
+        let gone: Vec<_> = self
+            .items
+            .iter()
+            .filter(|(_, stored)| match before {
+                Some(moment) => {
+                    !lives(self, stored, now) || moment > 0 && !lives(self, stored, moment - 1)
+                }
+                None => true,
+            })
+            .map(|(key, _)| key.clone())
+            .collect();
+        gone.iter().for_each(|key| {
+            self.items.remove(key);
+        });
+    }
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -8,57 +8,14 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ebbtide::internals::Sim;
-use ebbtide::{
-    Batch, Container, Database, DefaultTtl, Error, Item, ManualClock, OnMiss, Options, Ttl, Update,
-};
+use ebbtide::{Batch, Container, Database, DefaultTtl, Error, Item, OnMiss, Ttl, Update};
 use testkit::random::Random;
+use testkit::stage::{NOW, Stage, after, at, ms};
 
-const NOW: u64 = 1_767_225_600_000;
-
-struct Fixture {
-    sim: Sim,
-    clock: ManualClock,
-    db: Database,
-    c: Container,
-}
-
-fn open(sim: &Sim, clock: &ManualClock) -> Database {
-    let options = Options::new().clock(clock.clone());
-    let options = options.fs(Arc::new(sim.clone())).stepped();
-    options.open("/db").unwrap()
-}
-
-fn fixture() -> Fixture {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-    let db = open(&sim, &clock);
-    let c = db.container("c").unwrap();
-    Fixture { sim, clock, db, c }
-}
-
-impl Fixture {
-    fn killed(self) -> Fixture {
-        let sim = self.sim.kill();
-        drop((self.c, self.db));
-        let db = open(&sim, &self.clock);
-        let c = db.container("c").unwrap();
-        Fixture { sim, db, c, ..self }
-    }
-}
-
-const fn millis(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-fn after(ms: u64) -> Ttl {
-    Ttl::After(millis(ms))
-}
-
-fn moment(ms: u64) -> SystemTime {
-    UNIX_EPOCH + millis(NOW + ms)
+fn stage() -> Stage {
+    Stage::new(|options| options)
 }
 
 /// All of an item by which it ends.
@@ -69,13 +26,13 @@ fn life(item: &Item) -> (SystemTime, Ttl, Option<SystemTime>) {
 #[test]
 fn a_renamed_item_keeps_its_end() {
     for is_flushed in [false, true] {
-        let mut f = fixture();
-        f.c.set_default_ttl(DefaultTtl::After(millis(100))).unwrap();
+        let mut f = stage();
+        f.c.set_default_ttl(DefaultTtl::After(ms(100))).unwrap();
         f.c.put("inherits", "1").unwrap();
         f.c.put_with_ttl("own", "2", after(70)).unwrap();
         f.c.put_with_ttl("never", "3", Ttl::Never).unwrap();
         f.c.put("there", "replaced").unwrap();
-        f.clock.advance(millis(40));
+        f.pass(40);
         if is_flushed {
             f.db.flush().unwrap();
         }
@@ -87,7 +44,7 @@ fn a_renamed_item_keeps_its_end() {
         batch.rename(&f.c, "never", "never 2");
         assert_eq!(batch.len(), 3);
         let written = f.db.commit(batch).unwrap();
-        f = f.killed();
+        f = f.reopen(false);
         assert_eq!(f.c.count(..).unwrap(), 3);
         for (key, before) in ["there", "own 2", "never 2"].iter().zip(&before) {
             let item = f.c.item(key).unwrap().unwrap();
@@ -95,19 +52,19 @@ fn a_renamed_item_keeps_its_end() {
             assert_eq!(item.value(), before.value());
             assert!(item.version() > before.version() && item.version() <= written.version());
         }
-        f.c.set_default_ttl(DefaultTtl::After(millis(50))).unwrap();
+        f.c.set_default_ttl(DefaultTtl::After(ms(50))).unwrap();
         let end = |key| f.c.item(key).unwrap().unwrap().expires_at();
         assert_eq!(
             end("there"),
-            Some(moment(50)),
+            Some(at(50)),
             "it inherits, from when it was written"
         );
-        assert_eq!(end("own 2"), Some(moment(70)));
-        f.clock.advance(millis(9));
+        assert_eq!(end("own 2"), Some(at(70)));
+        f.pass(9);
         assert!(f.c.contains("there").unwrap());
-        f.clock.advance(millis(1));
+        f.pass(1);
         assert!(!f.c.contains("there").unwrap() && f.c.contains("own 2").unwrap());
-        f.clock.advance(millis(20));
+        f.pass(20);
         assert_eq!(
             f.c.keys(..).map(Result::unwrap).collect::<Vec<_>>(),
             ["never 2"]
@@ -117,13 +74,13 @@ fn a_renamed_item_keeps_its_end() {
 
 #[test]
 fn a_rename_finds_what_is_live_alone() {
-    let f = fixture();
+    let f = stage();
     let mut batch = Batch::new();
     batch.put(&f.c, "other", "1").rename(&f.c, "k", "to");
     let missed = |error: Error| matches!(error, Error::Conflict { key, .. } if key == b"k");
     assert!(missed(f.db.write(&batch).unwrap_err()), "none is there");
     f.c.put_with_ttl("k", "v", after(10)).unwrap();
-    f.clock.advance(millis(10));
+    f.pass(10);
     assert!(missed(f.db.write(&batch).unwrap_err()), "it has ended");
     assert!(f.c.is_empty().unwrap());
     let mut skipping = Batch::new();
@@ -149,9 +106,9 @@ fn a_rename_finds_what_is_live_alone() {
 /// A condition later in the batch sees the item where it is then, with the lifetime that it kept.
 #[test]
 fn a_batch_sees_what_it_has_renamed() {
-    let f = fixture();
+    let f = stage();
     f.c.put_with_ttl("a", "v", after(100)).unwrap();
-    f.clock.advance(millis(30));
+    f.pass(30);
     let mut batch = Batch::new();
     batch
         .rename(&f.c, "a", "b")
@@ -161,30 +118,30 @@ fn a_batch_sees_what_it_has_renamed() {
         .put_with_ttl(&f.c, "c", "w", Ttl::Keep);
     f.db.write(batch).unwrap();
     let item = f.c.item("c").unwrap().unwrap();
-    assert_eq!(life(&item), (moment(0), after(100), Some(moment(100))));
+    assert_eq!(life(&item), (at(0), after(100), Some(at(100))));
     assert_eq!(item.value(), "w");
     assert_eq!(f.c.get("a").unwrap().unwrap(), "again");
     let mut batch = Batch::new();
     batch.rename(&f.c, "c", "d").touch(&f.c, "d");
     f.db.write(batch).unwrap();
     let item = f.c.item("d").unwrap().unwrap();
-    assert_eq!(life(&item), (moment(30), after(100), Some(moment(130))));
+    assert_eq!(life(&item), (at(30), after(100), Some(at(130))));
 }
 
 #[test]
 fn a_touch_tells_the_item_and_its_end() {
-    let f = fixture();
+    let f = stage();
     assert!(f.c.get_and_touch("k").unwrap().is_none());
     assert_eq!(f.c.touch_until("k").unwrap(), None);
     f.c.put_with_ttl("k", "v", after(100)).unwrap();
-    f.clock.advance(millis(99));
+    f.pass(99);
     let item = f.c.get_and_touch("k").unwrap().unwrap();
     assert_eq!(item, f.c.item("k").unwrap().unwrap());
-    assert_eq!(life(&item), (moment(99), after(100), Some(moment(199))));
-    assert_eq!(item.remaining(), Some(millis(100)));
-    f.clock.advance(millis(1));
-    assert_eq!(f.c.touch_until("k").unwrap(), Some(moment(200)));
-    f.clock.advance(millis(100));
+    assert_eq!(life(&item), (at(99), after(100), Some(at(199))));
+    assert_eq!(item.remaining(), Some(ms(100)));
+    f.pass(1);
+    assert_eq!(f.c.touch_until("k").unwrap(), Some(at(200)));
+    f.pass(100);
     assert!(
         f.c.get_and_touch("k").unwrap().is_none(),
         "it does not come back"
@@ -192,9 +149,9 @@ fn a_touch_tells_the_item_and_its_end() {
     assert_eq!(f.c.touch_until("k").unwrap(), None);
     f.c.put("for good", "v").unwrap();
     let last = f.c.touch_until("for good").unwrap().unwrap();
-    assert!(last > moment(u64::from(u32::MAX)) + Duration::from_secs(2_147_483_647));
-    f.c.set_default_ttl(DefaultTtl::After(millis(10))).unwrap();
-    assert_eq!(f.c.touch_until("for good").unwrap(), Some(moment(210)));
+    assert!(last > at(u64::from(u32::MAX)) + Duration::from_secs(2_147_483_647));
+    f.c.set_default_ttl(DefaultTtl::After(ms(10))).unwrap();
+    assert_eq!(f.c.touch_until("for good").unwrap(), Some(at(210)));
     assert_eq!(
         f.c.get_and_touch("for good").unwrap().unwrap().ttl(),
         Ttl::Inherit
@@ -204,7 +161,7 @@ fn a_touch_tells_the_item_and_its_end() {
 
 #[test]
 fn an_update_takes_what_becomes_bytes() {
-    let f = fixture();
+    let f = stage();
     let buffer = b"a buffer".to_vec();
     let borrows = |_: Option<&Item>| Update::Put(&buffer, after(5));
     assert!(f.c.update_with("k", borrows).unwrap());
@@ -212,10 +169,7 @@ fn an_update_takes_what_becomes_bytes() {
     let owns =
         |found: Option<&Item>| Update::Put([&found.unwrap().value()[..], b"!"].concat(), Ttl::Keep);
     assert!(f.c.update_with("k", owns).unwrap());
-    assert_eq!(
-        f.c.item("k").unwrap().unwrap().expires_at(),
-        Some(moment(5))
-    );
+    assert_eq!(f.c.item("k").unwrap().unwrap().expires_at(), Some(at(5)));
     let shares = |found: Option<&Item>| Update::Put(found.unwrap().value().clone(), Ttl::Never);
     assert!(f.c.update("k", shares).unwrap());
     assert_eq!(f.c.get("k").unwrap().unwrap(), "a buffer!");
@@ -280,15 +234,15 @@ fn write(db: &Database, c: &Container, key: &str, value: &str, ttl: Ttl, way: &s
 #[test]
 fn what_has_passed_is_not_written() {
     for way in WAYS {
-        let f = fixture();
+        let f = stage();
         let d = f.db.container("d").unwrap();
         d.put_with_ttl("k", "v", after(10)).unwrap();
         let item = d.item("k").unwrap().unwrap();
         f.c.put("k", "older").unwrap();
-        f.clock.advance(millis(9));
+        f.pass(9);
         write(&f.db, &f.c, "k", "new", Ttl::Like(&item), way);
         assert_eq!(life(&f.c.item("k").unwrap().unwrap()), life(&item), "{way}");
-        f.clock.advance(millis(1));
+        f.pass(1);
         assert!(!f.c.contains("k").unwrap(), "{way}");
         f.c.put("k", "older").unwrap();
         write(&f.db, &f.c, "k", "new", Ttl::Like(&item), way);
@@ -342,7 +296,7 @@ fn default(random: &mut Random) -> DefaultTtl {
     match random.below(4) {
         0 => DefaultTtl::Off,
         1 => DefaultTtl::NoDefault,
-        _ => DefaultTtl::After(millis(1 + random.below(80) as u64)),
+        _ => DefaultTtl::After(ms(1 + random.below(80) as u64)),
     }
 }
 
@@ -350,7 +304,7 @@ fn default(random: &mut Random) -> DefaultTtl {
 #[test]
 fn lives_are_those_of_the_definition() {
     for seed in 0..10 {
-        let (mut random, mut f) = (Random(seed), fixture());
+        let (mut random, mut f) = (Random(seed), stage());
         let (mut now, mut read, mut copies) = (NOW, Vec::<Item>::new(), BTreeMap::new());
         let mut defaults = Defaults(vec![(now, DefaultTtl::NoDefault)]);
         for n in 0..60 {
@@ -358,7 +312,7 @@ fn lives_are_those_of_the_definition() {
             match random.below(12) {
                 0..3 => {
                     let by = random.below(25) as u64;
-                    f.clock.advance(millis(by));
+                    f.pass(by);
                     now += by;
                 }
                 3 | 4 => {
@@ -374,7 +328,7 @@ fn lives_are_those_of_the_definition() {
                 }
                 6 => f.db.flush().unwrap(),
                 7 => f.db.compact().unwrap(),
-                8 if random.one_in(2) => f = f.killed(),
+                8 if random.one_in(2) => f = f.reopen(false),
                 _ if read.is_empty() => {}
                 _ => {
                     let item = read[random.below(read.len())].clone();
@@ -413,32 +367,32 @@ fn lives_are_those_of_the_definition() {
 /// A command is of what was written before it, whatever the time from which a later write counts.
 #[test]
 fn commands_spare_what_is_written_later() {
-    let f = fixture();
+    let f = stage();
     f.c.put_with_ttl("k", "v", after(100)).unwrap();
     let item = f.c.item("k").unwrap().unwrap();
-    f.clock.advance(millis(10));
+    f.pass(10);
     f.c.expire_all().unwrap();
     f.c.put_with_ttl("k", "again", Ttl::Like(&item)).unwrap();
     let again = f.c.item("k").unwrap().unwrap();
     assert_eq!(life(&again), life(&item));
-    f.c.set_default_ttl(DefaultTtl::After(millis(5))).unwrap();
+    f.c.set_default_ttl(DefaultTtl::After(ms(5))).unwrap();
     f.db.flush().unwrap();
     f.db.compact().unwrap();
     assert!(f.c.contains("k").unwrap());
-    f.clock.advance(millis(90));
+    f.pass(90);
     assert!(!f.c.contains("k").unwrap());
 }
 
 #[test]
 fn a_transaction_conflicts_when_what_it_writes_has_passed() {
-    let f = fixture();
+    let f = stage();
     f.c.put_with_ttl("k", "v", after(10)).unwrap();
     let item = f.c.item("k").unwrap().unwrap();
     let tx = f.db.begin();
     tx.put_with_ttl(&f.c, "copy", "w", Ttl::Like(&item))
         .unwrap();
     assert_eq!(life(&tx.item(&f.c, "copy").unwrap().unwrap()), life(&item));
-    f.clock.advance(millis(10));
+    f.pass(10);
     assert!(tx.commit().unwrap_err().is_conflict());
     let tx = f.db.begin();
     tx.put_with_ttl(&f.c, "copy", "w", Ttl::Like(&item))

@@ -1,5 +1,6 @@
 //! Writes: batches, conditions, transactions, commands, loads, quotas, indexes.
 
+mod bank;
 mod batches;
 mod bulk;
 mod conditions;
@@ -10,8 +11,6 @@ mod indexed_histories;
 mod lifetimes;
 mod put_if;
 mod quota;
-mod quota_histories;
 mod ranges;
 mod transaction_calls;
-mod transaction_histories;
 mod transactions;

@@ -4,8 +4,11 @@
 //! model    the promises of expiry by their definition: remembers every write for ever, forgets nothing
 //! op       one step of a history, as a value and as a line of text
 //! world    a database on a simulated disk and clock, and a model beside it: each step goes to both
+//! observed a history with observers beside it: transactions, expirations, copies, followers, quotas
+//! stage    a database to play one history on by hand
 //! random   a seeded generator of histories, and how a failing one is made short
 //! oracle   a history that tells of itself, for databases on real disks that are killed or cut off
+//! beside   the disk of a writer, for one who reads beside it
 //! watched  a simulated disk whose calls can be looked at, refused, or used to do something in their midst
 //! patience waiting for what threads do
 //! process  what this process takes of the machine
@@ -14,11 +17,14 @@
 // For writers of tests: each file's head says what it is for.
 #![allow(missing_docs)]
 
+pub mod beside;
 pub mod model;
+pub mod observed;
 pub mod op;
 pub mod patience;
 pub mod process;
 pub mod random;
+pub mod stage;
 pub mod watched;
 pub mod oracle;
 pub mod world;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ebbtide::{Compression, Durability};
 
 use crate::model::{Life, Standard};
+use crate::observed::QUOTAS;
 use crate::op::{
     ALL, BatchOp, Bytes, Change, INHERIT, LoadPart, Op, Span, StepExpire, StepTtl, Wanted, expand,
 };
@@ -130,7 +131,12 @@ fn container(random: &mut Random, flavour: &Flavour) -> String {
 }
 
 fn key(random: &mut Random, flavour: &Flavour) -> Bytes {
-    let n = random.below(flavour.keys);
+    key_of(random, flavour.keys)
+}
+
+/// One of so many keys of all kinds.
+pub fn key_of(random: &mut Random, keys: usize) -> Bytes {
+    let n = random.below(keys);
     match n % 8 {
         0 => format!("k{n}").into_bytes(),
         1 => expand(&format!("long{n}*90")),
@@ -328,6 +334,29 @@ pub fn with_loads(random: &mut Random, mut ops: Vec<Op>) -> Vec<Op> {
         }
     }
     ops
+}
+
+/// Puts steps of observers between those of a history, and steps on the containers that have a quota.
+pub fn with_observers(random: &mut Random, names: &[&'static str], ops: Vec<Op>) -> Vec<Op> {
+    let open = QUOTAS.map(|name| Op::Open(name.to_owned(), Standard::NoDefault));
+    let mut all = open.to_vec();
+    for op in ops {
+        all.push(op);
+        if random.one_in(3) {
+            let name = random.pick(names).to_owned();
+            all.push(Op::Observe(name, random.next() % 1_000_000));
+        }
+        if random.one_in(30) {
+            let name = random.pick(&QUOTAS).to_owned();
+            all.push(match random.below(16) {
+                0 => Op::Drop(name),
+                1..4 => Op::SetTtl(name, standard(random)),
+                4..8 => Op::ExpireItems(name, expire(random)),
+                _ => Op::Delete(name, format!("{:04}", random.below(150)).into_bytes()),
+            });
+        }
+    }
+    all
 }
 
 /// The load's container stays, and the clock does not jump.

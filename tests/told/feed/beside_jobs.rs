@@ -6,17 +6,17 @@ use super::*;
 /// the reader is given that one.
 #[test]
 fn a_reader_that_begins_after_a_job_of_the_same_millisecond_is_given_what_ends_later() {
-    type Change = fn(&World);
+    type Change = fn(&Stage);
     let changes: [Change; 3] = [
         |w| w.c.set_default_ttl(DefaultTtl::After(ms(100))).unwrap(),
         |w| w.c.expire_written_before(w.db.now()).unwrap(),
         |w| w.c.expire_before(at(210)).unwrap(),
     ];
-    type Work = fn(&World);
-    let works: [Work; 3] = [|w| w.db.flush().unwrap(), World::reclaim, |_| {}];
+    type Work = fn(&Stage);
+    let works: [Work; 3] = [|w| w.db.flush().unwrap(), Stage::reclaim, |_| {}];
     for (change, work, begins) in (0..3 * 3 * 2).map(|n| (n % 3, n / 3 % 3, n / 9)) {
-        let world = world(Duration::ZERO);
-        let World { db, c, .. } = &world;
+        let world = stage(Duration::ZERO);
+        let Stage { db, c, .. } = &world;
         c.put_with_ttl("k", "replaced", ms(209)).unwrap();
         c.put("l", "inherits").unwrap();
         db.flush().unwrap();
@@ -46,7 +46,7 @@ fn a_reader_that_begins_after_a_job_of_the_same_millisecond_is_given_what_ends_l
         drop(ended);
         let mut ended = c.expirations(again);
         match ended.next() {
-            Some(Ok(one)) => assert_eq!((one.key(), millis_of(one.expired_at())), (&b"m"[..], 209)),
+            Some(Ok(one)) => assert_eq!((one.key(), since(one.expired_at())), (&b"m"[..], 209)),
             Some(Err(Error::ExpirationsGone { .. })) => {}
             other => panic!("{other:?}"),
         }
@@ -56,7 +56,7 @@ fn a_reader_that_begins_after_a_job_of_the_same_millisecond_is_given_what_ends_l
 /// Breaks a build in which an item that was deleted after its end is told, once its tombstone was left out of a flush.
 #[test]
 fn what_was_deleted_after_its_end_is_not_told_whatever_a_flush_left_out() {
-    type Work = fn(World) -> World;
+    type Work = fn(Stage) -> Stage;
     let works: [Work; 5] = [
         |w| w,
         |w| {
@@ -77,7 +77,7 @@ fn what_was_deleted_after_its_end_is_not_told_whatever_a_flush_left_out() {
     for keep in [Duration::ZERO, DAY] {
         for (n, how) in (0..3 * 5 * 2).map(|n| (n, n % 3)) {
             let (work, is_late) = (works[n / 3 % 5], n / 15 == 1);
-            let world = world(keep);
+            let world = stage(keep);
             let mut ended = world.c.expirations(ExpiryCursor::now());
             world.c.put_with_ttl("k", "v", ms(10)).unwrap();
             world.c.put_with_ttl("z", "stays", Ttl::Never).unwrap();
@@ -117,13 +117,13 @@ fn what_a_load_brings_after_a_change_is_judged_by_no_settings_before_it() {
         (second, hour, Ttl::Inherit),
         (second, none, Ttl::Inherit),
     ];
-    type Work = fn(&World);
-    let works: [Work; 2] = [World::reclaim, |w| w.db.flush().unwrap()];
+    type Work = fn(&Stage);
+    let works: [Work; 2] = [Stage::reclaim, |w| w.db.flush().unwrap()];
     for ((before, after, ttl), by_reader, work, deletes) in
         (0..3 * 2 * 2 * 2).map(|n| (cases[n % 3], n / 3 % 2 == 1, works[n / 6 % 2], n / 12 == 1))
     {
-        let world = world(if by_reader { Duration::ZERO } else { ms(500) });
-        let World { c, .. } = &world;
+        let world = stage(if by_reader { Duration::ZERO } else { ms(500) });
+        let Stage { c, .. } = &world;
         c.set_default_ttl(before).unwrap();
         world.pass(1);
         let mut reader = by_reader.then(|| c.expirations(ExpiryCursor::now()));
@@ -161,8 +161,8 @@ fn what_a_load_brings_after_a_change_is_judged_by_no_settings_before_it() {
 /// forgotten then.
 #[test]
 fn what_a_command_ended_stays_gone_where_jobs_judge_by_a_moment_before_it() {
-    let world = world(ms(500));
-    let World { c, .. } = &world;
+    let world = stage(ms(500));
+    let Stage { c, .. } = &world;
     c.put_with_ttl("k", "v", ms(370)).unwrap();
     c.put_with_ttl("l", "v", Ttl::Never).unwrap();
     c.expire_all().unwrap();
@@ -177,14 +177,14 @@ fn what_a_command_ended_stays_gone_where_jobs_judge_by_a_moment_before_it() {
 /// had judged before it began let go of them after.
 #[test]
 fn a_reader_that_begins_at_the_oldest_end_misses_none_beside_a_job() {
-    let clock = ManualClock::new(NOW);
+    let stage = stage(Duration::ZERO);
     let fs = Watched::new(Sim::new(1));
-    let db = options(&fs.sim, &clock).fs(Arc::new(fs.clone()));
+    let db = stage.options_on(&fs.sim).fs(Arc::new(fs.clone()));
     let db = db.open("/db").unwrap();
     let c = db.container("c").unwrap();
     c.put_with_ttl("a", "v", ms(5)).unwrap();
     c.put_with_ttl("b", "v", Ttl::Never).unwrap();
-    clock.advance(ms(10));
+    stage.pass(10);
     let reader = Arc::new(Mutex::new(None));
     fs.once("sync", ".table", {
         let (reader, c) = (reader.clone(), c.clone());
@@ -194,7 +194,7 @@ fn a_reader_that_begins_at_the_oldest_end_misses_none_beside_a_job() {
     let mut reader = reader.lock().unwrap().take().expect("a table was synced");
     assert!(reader.next().is_none());
     c.put_with_ttl("d", "v", ms(5)).unwrap();
-    clock.advance(ms(10));
+    stage.pass(10);
     db.flush().unwrap();
     assert_eq!(all(&mut reader), pairs(&[("d", 15)]));
 }
@@ -203,8 +203,8 @@ fn a_reader_that_begins_at_the_oldest_end_misses_none_beside_a_job() {
 /// nothing.
 #[test]
 fn a_reader_that_has_caught_up_is_told_what_it_missed_wherever_it_began() {
-    let world = world(Duration::ZERO);
-    let World { db, c, .. } = &world;
+    let world = stage(Duration::ZERO);
+    let Stage { db, c, .. } = &world;
     c.put_with_ttl("a", "v", ms(5)).unwrap();
     world.pass(5);
     // It ends at this very moment, at which the reader begins.

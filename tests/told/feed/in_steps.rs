@@ -9,7 +9,7 @@ const SPAN: u64 = 1_000;
 const STEP: u64 = 20;
 
 /// Writes items that end within the rest of the span.
-fn write(world: &World, due: &mut BTreeMap<String, u64>, now: u64, first: usize, count: usize) {
+fn write(world: &Stage, due: &mut BTreeMap<String, u64>, now: u64, first: usize, count: usize) {
     let mut random = Random(now + 1);
     let mut batch = Batch::new();
     for n in first..first + count {
@@ -25,7 +25,7 @@ fn write(world: &World, due: &mut BTreeMap<String, u64>, now: u64, first: usize,
 
 #[test]
 fn ends_of_many_gatherings_come_once_and_in_order() {
-    let world = world(Duration::ZERO);
+    let world = stage(Duration::ZERO);
     let mut ended = world.c.expirations(ExpiryCursor::now());
     let mut due = BTreeMap::new();
     write(&world, &mut due, 0, 0, ITEMS);

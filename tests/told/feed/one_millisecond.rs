@@ -4,19 +4,19 @@
 use super::*;
 
 /// Ends by the end of this millisecond, with their causes.
-fn soon(world: &World, ended: &mut Expirations) -> Vec<(String, u64, ExpirationCause)> {
+fn soon(world: &Stage, ended: &mut Expirations) -> Vec<(String, u64, ExpirationCause)> {
     world.pass(1);
     let ended = ended.map(Result::unwrap);
     ended
         .map(|one| {
             let key = String::from_utf8(one.key().to_vec()).unwrap();
-            (key, millis_of(one.expired_at()), one.cause())
+            (key, since(one.expired_at()), one.cause())
         })
         .collect()
 }
 
 /// Readers from now on.
-fn from_now(world: &World) -> Vec<Expirations> {
+fn from_now(world: &Stage) -> Vec<Expirations> {
     let cursors = [ExpiryCursor::now(), ExpiryCursor::at(world.db.now())];
     let open = cursors.map(|cursor| world.c.expirations(cursor));
     let again = open
@@ -42,7 +42,7 @@ fn a_change_is_told_of_what_it_ends_in_the_millisecond_of_its_lifetime() {
         (DefaultTtl::After(ms(11)), Ttl::Inherit, ten, default),
     ];
     for (before, ttl, after, cause) in cases {
-        let world = world(Duration::ZERO);
+        let world = stage(Duration::ZERO);
         let c = &world.c;
         c.set_default_ttl(before).unwrap();
         c.put_with_ttl("k", "", ttl).unwrap();
@@ -68,14 +68,14 @@ fn a_change_is_told_of_what_it_ends_in_the_millisecond_of_its_lifetime() {
 // The command ends the version that is hidden, too.
 #[test]
 fn what_had_ended_is_not_told_for_an_older_version_that_ends_in_the_same_millisecond() {
-    type Change = fn(&World);
+    type Change = fn(&Stage);
     let changes: [Change; 3] = [
         |w| w.c.expire_all().unwrap(),
         |w| w.c.set_default_ttl(DefaultTtl::After(ms(5))).unwrap(),
         |w| w.c.expire_written_before(at(1_000)).unwrap(),
     ];
     for change in changes {
-        let world = world(Duration::ZERO);
+        let world = stage(Duration::ZERO);
         let c = &world.c;
         c.put("k", "older").unwrap();
         c.put("l", "older").unwrap();
@@ -99,7 +99,7 @@ fn what_had_ended_is_not_told_for_an_older_version_that_ends_in_the_same_millise
 #[test]
 fn what_is_told_to_end_in_the_past_ends_with_the_write() {
     for loads in [false, true] {
-        let world = world(DAY);
+        let world = stage(DAY);
         let c = &world.c;
         let mut open = c.expirations(ExpiryCursor::now());
         c.put("k", "v").unwrap();
@@ -120,7 +120,7 @@ fn what_is_told_to_end_in_the_past_ends_with_the_write() {
 #[test]
 fn a_reader_that_waits_for_a_moment_goes_on_in_it() {
     for (pulls, reopens) in [(false, false), (true, false), (false, true), (true, true)] {
-        let world = world(DAY);
+        let world = stage(DAY);
         world.c.put_with_ttl("k", "", ms(10)).unwrap();
         let mut waits = world.c.expirations(ExpiryCursor::at(at(10)));
         let mut cursor = waits.cursor();
@@ -147,7 +147,7 @@ fn a_reader_that_waits_for_a_moment_goes_on_in_it() {
 #[test]
 fn a_reader_goes_on_in_the_middle_of_the_millisecond_in_which_it_began() {
     for reopens in [false, true] {
-        let world = world(DAY);
+        let world = stage(DAY);
         let c = &world.c;
         c.put_with_ttl("a", "", ms(10)).unwrap();
         for key in ["b", "c", "d"] {
@@ -177,7 +177,7 @@ fn a_reader_goes_on_in_the_middle_of_the_millisecond_in_which_it_began() {
 /// The oldest ends that the settings tell apart are given, and no reader from now on is refused for changes before it.
 #[test]
 fn more_changes_than_are_known_in_one_millisecond_hide_no_later_end() {
-    let world = world(DAY);
+    let world = stage(DAY);
     let c = &world.c;
     c.put_with_ttl("first", "", ms(1)).unwrap();
     let change = |n: u64| c.set_default_ttl(DefaultTtl::After(ms(1_000 + n))).unwrap();
@@ -213,7 +213,7 @@ fn more_changes_than_are_known_in_one_millisecond_hide_no_later_end() {
 /// Of the very first millisecond that the settings tell apart, too, all ends are given.
 #[test]
 fn a_reader_from_the_start_is_given_the_first_millisecond_that_is_known() {
-    let world = world(DAY);
+    let world = stage(DAY);
     let c = &world.c;
     let change = |n: u64| c.set_default_ttl(DefaultTtl::After(ms(1_000 + n))).unwrap();
     change(0);
@@ -229,7 +229,7 @@ fn a_reader_from_the_start_is_given_the_first_millisecond_that_is_known() {
 /// not ask.
 #[test]
 fn a_reader_from_now_on_is_not_refused_after_a_reopen_in_the_millisecond_of_a_job() {
-    let world = world(Duration::ZERO);
+    let world = stage(Duration::ZERO);
     world.c.put_with_ttl("k", "", ms(10)).unwrap();
     world.db.flush().unwrap();
     world.pass(10);

@@ -89,6 +89,7 @@ impl World {
             self.find_cut(&found, count, now)?;
             self.versions.clear();
             self.one_version.clear();
+            self.unordered.clear();
             self.versions_after = self.model.order;
         }
         if !self.model.has(OWN) {

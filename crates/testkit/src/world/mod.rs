@@ -11,7 +11,7 @@
 //!
 //! The world's own container, `OWN`, holds the counter and a probe that shows the time from which the engine starts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,6 +40,7 @@ mod writes;
 
 use check::ContainerView;
 use values::*;
+pub(crate) use values::{all, at, same};
 pub use values::{bounds, millis, path};
 
 /// The moment at which every world starts: 2026-01-01T00:00:00Z.
@@ -209,14 +210,17 @@ pub struct World {
     versions_after: u64,
     /// The items of a bulk load have one version: the places of all but the last, and the place of the last.
     one_version: BTreeMap<u64, u64>,
+    /// The places of writes of transactions, each of which keeps its writes in an order of its own.
+    unordered: BTreeSet<u64>,
     /// The last write that must survive the crash that the next open recovers from.
     survives: u64,
     cut: bool,
 }
 
-type Outcome = Result<String, String>;
+pub(crate) type Settings = (usize, Vec<u64>);
+pub(crate) type Outcome = Result<String, String>;
 
-fn failed(error: Error) -> String {
+pub(crate) fn failed(error: Error) -> String {
     format!("the engine fails: {error}")
 }
 
@@ -241,6 +245,7 @@ impl World {
             versions: BTreeMap::new(),
             versions_after: 0,
             one_version: BTreeMap::new(),
+            unordered: BTreeSet::new(),
             checkpoints: 0,
             survives: 0,
             cut: false,
@@ -290,9 +295,14 @@ impl World {
             Op::Advance(_) | Op::Jump(_) | Op::ConfirmClock => return self.turn_clock(op),
             _ => {}
         }
+        self.step(|world, db| world.act(db, op))
+    }
+
+    /// The same for a step of somebody else.
+    pub(crate) fn step(&mut self, act: impl FnOnce(&mut World, &Database) -> Outcome) -> Outcome {
         let db = self.db()?;
         let before = self.model.order;
-        let shown = self.act(&db, op)?;
+        let shown = act(self, &db)?;
         if self.counting && self.model.order != before {
             self.count()?;
         }
@@ -337,8 +347,14 @@ impl World {
             Op::Explain(c) => Ok(self.explain(c)),
             Op::Ls => Ok(db.describe()),
             Op::Check => self.check().map(|()| String::new()),
+            Op::Observe(name, _) => Err(format!("no observer {name} is here")),
             _ => unreachable!("{op}"),
         }
+    }
+
+    /// A transaction has committed these writes, which the model has.
+    pub(crate) fn committed(&mut self, since: u64) {
+        self.unordered.extend(since + 1..=self.model.order);
     }
 
     fn turn_clock(&mut self, op: &Op) -> Outcome {
@@ -366,7 +382,32 @@ impl World {
         Ok(String::new())
     }
 
-    fn container(&mut self, name: &str) -> Result<Container, String> {
+    /// The items of each container, as the model has them.
+    pub(crate) fn shown(&mut self) -> Result<Vec<(String, Vec<Seen>)>, String> {
+        self.db()?;
+        let names = self.model.containers().into_iter();
+        let shown = names.map(|name| {
+            let items = self.model.scan(&name, b"", None, u64::MAX);
+            (name, items)
+        });
+        Ok(shown.collect())
+    }
+
+    /// The number of changes of settings so far, and the births of containers.
+    pub(crate) fn settings(&self) -> Settings {
+        let names = self.model.containers();
+        let births = names.iter().filter_map(|name| self.model.born(name));
+        (self.model.changes(), births.collect())
+    }
+
+    /// The containers of the history.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let mut names = self.model.containers();
+        names.retain(|name| name != OWN);
+        names
+    }
+
+    pub(crate) fn container(&mut self, name: &str) -> Result<Container, String> {
         if let Some(container) = self.containers.get(name) {
             return Ok(container.clone());
         }

@@ -39,7 +39,7 @@ pub(super) fn refused(error: Option<Error>) -> Outcome {
 }
 
 /// Milliseconds since the epoch.
-pub(super) fn at(moment: u64) -> SystemTime {
+pub(crate) fn at(moment: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(moment)
 }
 
@@ -87,7 +87,7 @@ pub(super) fn seen(item: &Item) -> Seen {
     }
 }
 
-pub(super) fn all(iter: impl Iterator<Item = ebbtide::Result<Item>>) -> Result<Vec<Seen>, String> {
+pub(crate) fn all(iter: impl Iterator<Item = ebbtide::Result<Item>>) -> Result<Vec<Seen>, String> {
     iter.map(|item| item.map(|item| seen(&item)).map_err(failed))
         .collect()
 }
@@ -129,7 +129,7 @@ pub(super) fn show_items(items: &[Seen]) -> String {
     items.join(" ")
 }
 
-pub(super) fn same<T: PartialEq + fmt::Debug>(
+pub(crate) fn same<T: PartialEq + fmt::Debug>(
     what: &str,
     found: &T,
     expected: &T,

@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    pub(super) fn given(&self, ttl: StepTtl) -> (Ttl, Given) {
+    pub(crate) fn given(&self, ttl: StepTtl) -> (Ttl, Given) {
         match ttl {
             StepTtl::Life(Life::Inherit) => (Ttl::Inherit, Given::Life(Life::Inherit)),
             StepTtl::Life(Life::Never) => (Ttl::Never, Given::Life(Life::Never)),
@@ -304,7 +304,7 @@ impl World {
         let Some(order) = self.model.live(c, k) else {
             return Ok(());
         };
-        if order <= self.versions_after {
+        if order <= self.versions_after || self.unordered.contains(&order) {
             return Ok(());
         }
         let order = *self.one_version.get(&order).unwrap_or(&order);

@@ -13,6 +13,14 @@
 
 use std::collections::BTreeMap;
 
+mod ends;
+mod time;
+mod write;
+
+pub use ends::{Cause, Ended};
+pub use time::Time;
+pub use write::{BatchStep, Given, Need, Refused, Write};
+
 pub const MAX_TTL: u64 = 2_147_483_647_000;
 
 /// A container's setting. Milliseconds.
@@ -52,82 +60,6 @@ fn expired(written_at: u64, life: Life, standard: Standard, now: u64) -> bool {
     end(written_at, life, standard).is_some_and(|end| end <= now)
 }
 
-/// The two readings of the clock, and the relied-on time.
-#[derive(Clone, Debug)]
-pub struct Time {
-    pub wall: u64,
-    pub uptime: u64,
-    /// Relied on; never runs backwards while the database is open.
-    pub settled: u64,
-    /// The uptime at which `settled` last moved.
-    moved: u64,
-    /// The uptime at which a lead was first seen.
-    lead_since: Option<u64>,
-    pub skew: u64,
-    /// The highest `settled` ever.
-    pub settled_most: u64,
-}
-
-impl Time {
-    pub fn new(wall: u64, skew: u64) -> Time {
-        Time {
-            wall,
-            uptime: 0,
-            settled: wall,
-            moved: 0,
-            lead_since: None,
-            skew,
-            settled_most: wall,
-        }
-    }
-
-    /// Reads the clock: is the wall ahead by more than the skew, and for less uptime than that? Otherwise settled time
-    /// follows the wall. Returns whether a lead is unsettled.
-    fn look(&mut self) -> bool {
-        let expected = self.settled + (self.uptime - self.moved);
-        if self.wall > expected + self.skew {
-            let since = *self.lead_since.get_or_insert(self.uptime);
-            if self.uptime - since < self.skew {
-                return true;
-            }
-        }
-        self.follow();
-        false
-    }
-
-    fn follow(&mut self) {
-        self.lead_since = None;
-        if self.wall > self.settled {
-            (self.settled, self.moved) = (self.wall, self.uptime);
-            self.settled_most = self.settled_most.max(self.settled);
-        }
-    }
-
-    pub fn unsettled(&mut self) -> bool {
-        self.look()
-    }
-
-    /// The time of reads and stamps, in milliseconds since the epoch.
-    pub fn now(&mut self) -> u64 {
-        if self.look() { self.wall } else { self.settled }
-    }
-
-    pub fn advance(&mut self, by: u64) {
-        self.wall += by;
-        self.uptime += by;
-    }
-
-    pub fn confirm(&mut self) {
-        self.follow();
-    }
-
-    /// The database was opened again, and its time starts at `settled`.
-    pub fn restart(&mut self, settled: u64) {
-        (self.settled, self.moved, self.lead_since) = (settled, self.uptime, None);
-        self.settled_most = self.settled_most.max(settled);
-    }
-}
-
 #[derive(Clone, Debug)]
 struct Version {
     /// Its place in the order of writes.
@@ -135,8 +67,8 @@ struct Version {
     written_at: u64,
     /// Value and lifetime; none for a delete.
     put: Option<(Vec<u8>, Life)>,
-    /// It was expired when a setting ended.
-    gone: bool,
+    /// When it ended and why, if that was before the settings changed last, or by it.
+    gone: Option<(u64, Cause)>,
 }
 
 #[derive(Clone, Debug)]
@@ -178,6 +110,18 @@ struct Contents {
     range_deletes: Vec<RangeDelete>,
 }
 
+impl Contents {
+    /// The newest write of a key up to `at`, if no range delete covers it.
+    fn newest(&self, key: &[u8], at: u64) -> Option<&Version> {
+        let versions = self.versions.get(key)?;
+        let newest = (versions.iter().rev()).find(|version| version.order <= at)?;
+        let ranges = self.range_deletes.iter().rev();
+        let mut newer = ranges.take_while(|range| range.order > newest.order);
+        let is_covered = newer.any(|range| range.order <= at && range.covers(key));
+        (!is_covered).then_some(newest)
+    }
+}
+
 /// An item as a reader sees it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Seen {
@@ -186,90 +130,6 @@ pub struct Seen {
     pub written_at: u64,
     pub life: Life,
     pub expires_at: Option<u64>,
-}
-
-/// A write within one commit.
-#[derive(Clone, Debug)]
-pub enum Write {
-    Put {
-        container: String,
-        key: Vec<u8>,
-        value: Vec<u8>,
-        ttl: Given,
-    },
-    Delete {
-        container: String,
-        key: Vec<u8>,
-    },
-    DeleteRange {
-        container: String,
-        from: Vec<u8>,
-        to: Option<Vec<u8>>,
-    },
-    SetStandard {
-        container: String,
-        to: Standard,
-    },
-    Expire {
-        container: String,
-        what: Expire,
-    },
-}
-
-/// A part of a batch.
-#[derive(Clone, Debug)]
-pub enum BatchStep {
-    Write(Write),
-    Touch(String, Vec<u8>),
-    Require(String, Vec<u8>, Need),
-}
-
-/// A condition of a batch on a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
-    Absent,
-    Present,
-    /// The live item was written at this place in the order.
-    Order(u64),
-}
-
-/// Why nothing of a batch was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refused {
-    Conflict(String, Vec<u8>),
-    Unsettled,
-}
-
-/// A lifetime as a write gives it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Given {
-    Life(Life),
-    Until(u64),
-    /// The lifetime of the live item, and from when it counts.
-    Keep,
-    /// The same, resolved.
-    Kept(u64, Life),
-}
-
-impl Given {
-    /// The same lifetime from an earlier moment on.
-    pub fn written_at(self, stamp: u64) -> Given {
-        let (written_at, life) = self.at(stamp);
-        Given::Kept(written_at, life)
-    }
-
-    fn at(self, stamp: u64) -> (u64, Life) {
-        let life = match self {
-            Given::Life(life) => life,
-            Given::Until(moment) => match moment.saturating_sub(stamp) {
-                far if far > MAX_TTL => Life::Never,
-                lifetime => Life::Own(lifetime),
-            },
-            Given::Keep => panic!("what is kept is looked up before"),
-            Given::Kept(written_at, life) => return (written_at, life),
-        };
-        (stamp, life)
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -325,14 +185,8 @@ impl Model {
 
     /// Commits with conditions, each of which sees what came before it.
     pub fn try_commit(&mut self, parts: &[BatchStep]) -> Result<u64, Refused> {
-        let (written_at, settled) = (self.time.now(), self.time.settled);
         let asks = |part: &BatchStep| !matches!(part, BatchStep::Write(_));
-        let sets = |part: &BatchStep| {
-            matches!(
-                part,
-                BatchStep::Write(Write::SetStandard { .. } | Write::Expire { .. })
-            )
-        };
+        let sets = |part: &BatchStep| matches!(part, BatchStep::Write(write) if write.is_setting());
         let before = (parts.iter().any(asks) || parts.iter().any(sets)).then(|| self.clone());
         let mut writes = vec![];
         let mut refused = None;
@@ -363,11 +217,9 @@ impl Model {
                         break;
                     }
                 },
-                BatchStep::Write(write) => self.looked_up(write.clone()),
+                BatchStep::Write(write) => write.clone(),
             };
-            self.order += 1;
-            self.write(&write, written_at, settled);
-            writes.push(write);
+            writes.push(self.part(write));
         }
         if refused.is_none() && parts.iter().any(sets) && self.time.unsettled() {
             refused = Some(Refused::Unsettled);
@@ -376,6 +228,21 @@ impl Model {
             *self = before;
             return Err(refused);
         }
+        Ok(self.parts_done(writes))
+    }
+
+    /// One write of a commit that is under way, which sees those before it, as the commit has it.
+    pub fn part(&mut self, write: Write) -> Write {
+        let write = self.looked_up(write);
+        let (written_at, settled) = (self.time.now(), self.time.settled);
+        self.order += 1;
+        self.write(&write, written_at, settled);
+        write
+    }
+
+    /// The commit of these parts is done; its stamp is returned.
+    pub fn parts_done(&mut self, writes: Vec<Write>) -> u64 {
+        let (written_at, settled) = (self.time.now(), self.time.settled);
         if !writes.is_empty() {
             self.events.push(Event {
                 order: self.order,
@@ -383,7 +250,7 @@ impl Model {
                 what: What::Commit { writes, written_at },
             });
         }
-        Ok(written_at)
+        written_at
     }
 
     /// Resolves a write that keeps a lifetime.
@@ -473,35 +340,49 @@ impl Model {
             }
             What::Expire { container, what } => {
                 self.order += 1;
-                self.command(container, *what);
+                self.command(container, *what, settled);
             }
         }
     }
 
     /// Everything is there that was written before.
-    fn command(&mut self, container: &str, what: Expire) {
+    fn command(&mut self, container: &str, what: Expire, settled: u64) {
         let contents = self.contents(container);
+        let standard = contents.standard;
         for version in contents.versions.values_mut().flatten() {
-            if let Some((_, life)) = version.put {
-                let end = end(version.written_at, life, contents.standard);
-                version.gone |= match what {
-                    Expire::Before(moment) => end.is_some_and(|end| end < moment),
-                    Expire::WrittenBefore(moment) => version.written_at < moment,
-                    Expire::All => true,
-                };
+            let Some(end) = version.end(standard) else {
+                continue;
+            };
+            let reaches = match what {
+                Expire::Before(moment) => end.is_some_and(|(end, _)| end < moment),
+                Expire::WrittenBefore(moment) => version.written_at < moment,
+                Expire::All => true,
+            };
+            if reaches {
+                let natural = end.filter(|(end, _)| *end <= settled);
+                version.gone = Some(natural.unwrap_or((settled, Cause::Command)));
             }
         }
     }
 
     fn change(&mut self, container: &str, to: Standard, settled: u64) {
         let contents = self.contents(container);
+        let before = std::mem::replace(&mut contents.standard, to);
         for version in contents.versions.values_mut().flatten() {
-            if let Some((_, life)) = version.put {
-                let standard = contents.standard;
-                version.gone |= expired(version.written_at, life, standard, settled);
-            }
+            let over = |standard| {
+                let end = version.end(standard).flatten();
+                end.filter(|(end, _)| *end <= settled)
+            };
+            // An item that ends in the very moment of the change has its end there either way.
+            let by_change = || {
+                let (end, cause) = over(to)?;
+                Some(match end < settled {
+                    true => (settled, Cause::Change),
+                    false => (end, cause),
+                })
+            };
+            version.gone = version.gone.or(over(before)).or_else(by_change);
         }
-        contents.standard = to;
     }
 
     fn write(&mut self, write: &Write, stamp: u64, settled: u64) {
@@ -521,7 +402,7 @@ impl Model {
             Write::SetStandard { container, to } => {
                 return self.change(container, *to, settled);
             }
-            Write::Expire { container, what } => return self.command(container, *what),
+            Write::Expire { container, what } => return self.command(container, *what, settled),
             Write::Delete { container, key } => (container, key, None),
             Write::DeleteRange {
                 container,
@@ -541,7 +422,7 @@ impl Model {
             order,
             written_at,
             put,
-            gone: false,
+            gone: None,
         };
         let versions = &mut self.contents(container).versions;
         versions.entry(key.clone()).or_default().push(version);
@@ -551,22 +432,9 @@ impl Model {
     pub fn find(&mut self, container: &str, key: &[u8], at: u64) -> Option<Seen> {
         let now = self.time.now();
         let contents = &self.containers[container];
-        let newest = contents
-            .versions
-            .get(key)?
-            .iter()
-            .rev()
-            .find(|version| version.order <= at)?;
-        let mut newer = contents
-            .range_deletes
-            .iter()
-            .rev()
-            .take_while(|range| range.order > newest.order);
-        if newer.any(|range| range.order <= at && range.covers(key)) {
-            return None;
-        }
+        let newest = contents.newest(key, at)?;
         let (value, life) = newest.put.as_ref()?;
-        if newest.gone || expired(newest.written_at, *life, contents.standard, now) {
+        if newest.gone.is_some() || expired(newest.written_at, *life, contents.standard, now) {
             return None;
         }
         Some(Seen {
@@ -608,6 +476,35 @@ impl Model {
         self.containers
             .get(container)
             .is_some_and(|contents| contents.born <= at)
+    }
+
+    /// The place in the order at which the container was made.
+    pub fn born(&self, container: &str) -> Option<u64> {
+        Some(self.containers.get(container)?.born)
+    }
+
+    /// The writes of commits after `order`. None: settings were changed since.
+    pub fn written_since(&self, order: u64) -> Option<Vec<&Write>> {
+        let since = self.events.iter().filter(|event| event.order > order);
+        let mut writes = vec![];
+        for event in since {
+            let What::Commit { writes: of, .. } = &event.what else {
+                return None;
+            };
+            writes.extend(of);
+        }
+        let has_settings = writes.iter().any(|write| write.is_setting());
+        (!has_settings).then_some(writes)
+    }
+
+    /// The number of changes of a default and commands so far.
+    pub fn changes(&self) -> usize {
+        let of = |event: &Event| match &event.what {
+            What::SetStandard { .. } | What::Expire { .. } => 1,
+            What::Commit { writes, .. } => writes.iter().filter(|write| write.is_setting()).count(),
+            What::Create { .. } | What::Drop { .. } => 0,
+        };
+        self.events.iter().map(of).sum()
     }
 
     /// The places of events above `low`, and `low` itself, newest first: where a power cut may have cut.
