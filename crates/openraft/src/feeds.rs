@@ -1,4 +1,4 @@
-//! What is told of a state, one after the other: its changes, and the ends of items.
+//! The changes of a state and the ends of its items, in their order.
 //!
 //! ```text
 //! Reader ── changes ──> a page behind a position, of the state that counts now

@@ -1,4 +1,4 @@
-//! What happens in a cluster, one thing after the other: changes, and the ends of items.
+//! The changes of a cluster and the ends of its items, in their order.
 //!
 //! Invariant: a position and a cursor are good on each node, for versions, ends and their order are the same on all of them. What a
 //! node knows no more is its own: another one may know it.

@@ -153,7 +153,7 @@ impl Core {
     }
 }
 
-/// What is told of a state, one after the other (face/feeds.rs).
+/// For changes and ends (face/feeds.rs).
 impl Core {
     /// Of what is applied.
     pub fn keep_expired(&self, container: &str) -> Result<Duration, Error> {
