@@ -18,6 +18,10 @@
 //! * **Live records of the front are flushed** (jobs/partial_flush.rs), as many as there is room for. The edit that names the
 //!   table also records up to which sequence number its container is flushed, and names the first segment that is left.
 //!
+//! **Why the log is not kept instead** (wal/keep.rs). That takes room for the first segment and the ring of a new chain, a
+//! log that ends in zeros, proof that no sync of it has failed, and no kept prefix before it. A full disk lacks the first,
+//! and may lack each of the others: a segment in reserve, which a log at rest has given back, would spare none of this.
+//!
 //! **Why segments may be removed from the front.** Removed segments have sequence numbers below `cut`, the lowest that
 //! is needed; a record in a later segment is not needed or has a higher one. A dropped record must not come back
 //! without the record that hid it. Let x stay in the log, and let y, which hides it, be removed: then y is newer than
