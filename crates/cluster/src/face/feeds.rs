@@ -119,6 +119,7 @@ impl Container {
     /// ```
     ///
     /// Ended items leave the disks soon, also under an open reader: see [`Container::set_keep_expired`].
+    /// [`ExpiryCursor::now`] is the state's time at the first call of [`Expirations::next`].
     pub fn expirations(&self, from: ExpiryCursor) -> Expirations {
         Expirations {
             container: self.clone(),
