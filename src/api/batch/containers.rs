@@ -109,7 +109,7 @@ impl Batch {
     }
 
     /// Makes a container, as [`Database::container_with`](crate::Database::container_with) does where there is none of this
-    /// name. If there is one, the whole batch is a conflict, [`Error::Differs`] if the container is set otherwise than the
+    /// name. If there is one, the whole batch is a conflict, [`Error::Differs`](crate::Error::Differs) if the container is set otherwise than the
     /// options say; or, after [`Batch::on_miss`], this is left out. So it is, whatever was said before, if the options say
     /// [`ContainerOptions::or_keep`]; with [`ContainerOptions::or_change`] the batch sets what differs, and this counts as
     /// done. What the batch itself has dropped before is not there. The whole batch is durable when the write returns; the container has no
@@ -143,7 +143,7 @@ impl Batch {
     /// Drops a container with everything in it, as [`Database::drop_container`](crate::Database::drop_container) does. If
     /// there is none of this name, the whole batch is a conflict; or, after [`Batch::on_miss`], this is left out. What the
     /// batch itself has made before is there. A later write of the batch to it is refused:
-    /// [`Error::ContainerDropped`]. The whole batch is durable when the write returns.
+    /// [`Error::ContainerDropped`](crate::Error::ContainerDropped). The whole batch is durable when the write returns.
     ///
     /// ```
     /// use ebbtide::{Batch, ContainerOptions, Database};
