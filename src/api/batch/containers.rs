@@ -108,12 +108,12 @@ impl Batch {
         self.push(container, Ok(move |_| op))
     }
 
-    /// Makes a container, as [`Database::container_with`](crate::Database::container_with) does where there is none of this
-    /// name. If there is one, the whole batch is a conflict, [`Error::Differs`](crate::Error::Differs) if the container is set otherwise than the
-    /// options say; or, after [`Batch::on_miss`], this is left out. So it is, whatever was said before, if the options say
-    /// [`ContainerOptions::or_keep`]; with [`ContainerOptions::or_change`] the batch sets what differs, and this counts as
-    /// done. What the batch itself has dropped before is not there. The whole batch is durable when the write returns; the container has no
-    /// handle before.
+    /// Makes a container, as [`Database::container_with`](crate::Database::container_with) does where there is none of
+    /// this name. If there is one, the whole batch is a conflict, [`Error::Differs`](crate::Error::Differs) if the
+    /// container is set otherwise than the options say; or, after [`Batch::on_miss`], this is left out. So it is,
+    /// whatever was said before, if the options say [`ContainerOptions::or_keep`]; with [`ContainerOptions::or_change`]
+    /// the batch sets what differs, and this counts as done. What the batch itself has dropped before is not there. The
+    /// whole batch is durable when the write returns; the container has no handle before.
     ///
     /// ```
     /// use ebbtide::{Batch, ContainerOptions, Database};
