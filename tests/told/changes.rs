@@ -23,71 +23,19 @@ use testkit::random::Random;
 const NOW: u64 = 1_767_225_600_000;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// A container of a copy.
-#[derive(Default)]
-struct BatchStep {
-    items: BTreeMap<Vec<u8>, Item>,
-    rule: Option<ExpiryRule>,
-}
-
-/// A copy of a database, which knows only what changes tell.
+/// A copy of a database, and how far it has come.
 #[derive(Default)]
 struct Copy {
     version: Option<Version>,
-    parts: BTreeMap<String, BatchStep>,
-}
-
-fn is_live(item: &Item, rule: &ExpiryRule, now: SystemTime) -> bool {
-    !rule.is_gone(item.version(), item.written_at(), item.ttl(), now)
+    told: testkit::copy::Copy,
 }
 
 impl Copy {
-    fn part(&mut self, name: &str) -> &mut BatchStep {
-        self.parts.get_mut(name).expect("it was made")
-    }
-
-    fn apply(&mut self, change: Change, now: SystemTime) {
-        match change {
-            Change::Containers { names } => {
-                self.parts
-                    .retain(|name, _| names.iter().any(|there| **there == **name));
-            }
-            Change::Created { container, .. } => {
-                self.parts
-                    .insert(container.to_string(), BatchStep::default());
-            }
-            Change::Expiry { container, rule } => {
-                let part = self.part(&container);
-                part.items.retain(|_, item| is_live(item, &rule, now));
-                part.rule = Some(rule);
-            }
-            Change::DeleteRange {
-                container,
-                from,
-                to,
-                version,
-            } => {
-                let is_in =
-                    |key: &[u8]| key >= &from[..] && to.as_ref().is_none_or(|to| key < &to[..]);
-                let items = &mut self.part(&container).items;
-                items.retain(|key, item| !is_in(key) || item.version() > version);
-            }
-            Change::Put { container, item } => {
-                let items = &mut self.part(&container).items;
-                items.insert(item.key().to_vec(), item);
-            }
-            Change::Delete { container, key, .. } => {
-                self.part(&container).items.remove(&key[..]);
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-
     /// Takes in a pass.
     fn pass(&mut self, changes: &mut Changes, now: SystemTime) -> Result<usize> {
         let mut told = 0;
         for change in &mut *changes {
-            self.apply(change?, now);
+            self.told.apply(change?, now).unwrap();
             told += 1;
         }
         self.version = Some(changes.version());
@@ -114,15 +62,14 @@ impl Copy {
     }
 
     fn compare_with(&self, contents: &Contents, now: SystemTime, who: &str) {
-        let names: Vec<&String> = self.parts.keys().collect();
+        let names: Vec<&String> = self.told.parts.keys().collect();
         assert_eq!(names, contents.keys().collect::<Vec<_>>(), "{who}");
-        for (name, part) in &self.parts {
+        for (name, part) in &self.told.parts {
             let rule = part.rule.as_ref().unwrap();
             let (default, there) = &contents[name];
             assert_eq!(rule.default_ttl(), *default, "{who}");
-            let own = part.items.values().filter(|item| is_live(item, rule, now));
             assert_eq!(
-                own.map(shown).collect::<Vec<_>>(),
+                part.live(now).map(shown).collect::<Vec<_>>(),
                 *there,
                 "{who} in {name}"
             );
@@ -306,22 +253,23 @@ fn a_rule_that_was_lifted_before_it_was_told_ends_nothing_since() {
         .unwrap();
     let mut copy = Copy::default();
     let mut changes = world.db.changes(Version::start());
-    copy.apply(changes.next().unwrap().unwrap(), world.db.now());
+    let first = changes.next().unwrap().unwrap();
+    copy.told.apply(first, world.db.now()).unwrap();
     b.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     world.clock.advance(Duration::from_secs(9));
     world.db.compact().unwrap();
     copy.pass(&mut changes, world.db.now()).unwrap();
-    let part = copy.part("b");
+    let part = &copy.told.parts["b"];
     let rule = part.rule.clone().unwrap();
     assert_eq!(
         rule.default_ttl(),
         DefaultTtl::After(Duration::from_secs(1))
     );
-    let lives = |key: &str| is_live(&part.items[key.as_bytes()], &rule, world.db.now());
-    assert!(lives("k"));
+    let now = world.db.now();
+    assert!(part.live(now).any(|item| item.key() == b"k"));
     copy.pass(&mut changes, world.db.now()).unwrap();
     copy.compare(&world.db, "told what came meanwhile");
-    assert!(copy.part("b").items.contains_key(&b"k"[..]));
+    assert!(copy.told.parts["b"].items.contains_key(&b"k"[..]));
 }
 
 /// A copy that is stored keeps the rule with it.
@@ -698,7 +646,7 @@ fn a_copy_of_what_was_synced_stays_right_over_a_power_cut() {
         c.put("told", format!("{round}")).unwrap();
         let mut changes = world.db.changes(copy.version.unwrap());
         let first = changes.next().unwrap().unwrap();
-        copy.apply(first, world.db.now());
+        copy.told.apply(first, world.db.now()).unwrap();
         c.put(format!("during {round}"), "v").unwrap();
         copy.pass(&mut changes, world.db.now()).unwrap();
         world.db.sync().unwrap();

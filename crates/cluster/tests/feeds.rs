@@ -5,11 +5,10 @@
 
 mod common;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use common::{Cluster, until};
-use ebbtide::{Change, ChangePosition, ExpiryCursor, Version};
+use ebbtide::{ChangePosition, ExpiryCursor, Version};
 use ebbtide_cluster::{Node, ReadLevel, Token};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -113,47 +112,11 @@ async fn a_local_reader_waits_for_no_leader_and_sees_the_end_once_there_is_one()
 /// A copy of all containers.
 #[derive(Default)]
 struct Copy {
-    items: BTreeMap<String, BTreeMap<Vec<u8>, ebbtide::Item>>,
-    rules: BTreeMap<String, ebbtide::ExpiryRule>,
+    told: testkit::copy::Copy,
     pages: usize,
 }
 
 impl Copy {
-    fn take(&mut self, change: Change) {
-        match change {
-            Change::Containers { names } => {
-                let names: BTreeSet<String> = names.iter().map(|name| name.to_string()).collect();
-                self.items.retain(|name, _| names.contains(name));
-            }
-            Change::Created { container, .. } => {
-                self.items.insert(container.to_string(), BTreeMap::new());
-            }
-            Change::Expiry { container, rule } => {
-                self.rules.insert(container.to_string(), rule);
-            }
-            Change::DeleteRange {
-                container,
-                from,
-                to,
-                ..
-            } => {
-                let items = self.items.entry(container.to_string()).or_default();
-                let is_in =
-                    |key: &[u8]| key >= &from[..] && to.as_ref().is_none_or(|to| key < &to[..]);
-                items.retain(|key, _| !is_in(key));
-            }
-            Change::Put { container, item } => {
-                let items = self.items.entry(container.to_string()).or_default();
-                items.insert(item.key().to_vec(), item);
-            }
-            Change::Delete { container, key, .. } => {
-                let items = self.items.entry(container.to_string()).or_default();
-                items.remove(&key[..]);
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-
     /// All that is told by now, each page by another node; returns the moment of the last answer.
     async fn follow(
         &mut self,
@@ -173,21 +136,10 @@ impl Copy {
             if page.value.changes.is_empty() {
                 return (position, page.at);
             }
-            page.value.changes.into_iter().for_each(|it| self.take(it));
+            for change in page.value.changes {
+                self.told.apply(change, page.at).unwrap();
+            }
         }
-    }
-
-    fn shown(&self, name: &str, at: std::time::SystemTime) -> Vec<Vec<u8>> {
-        let rule = self.rules.get(name);
-        let is_live = |item: &ebbtide::Item| match rule {
-            Some(rule) => !rule.is_gone(item.version(), item.written_at(), item.ttl(), at),
-            None => item.expires_at().is_none_or(|end| end > at),
-        };
-        let items = self.items[name].iter();
-        items
-            .filter(|(_, item)| is_live(item))
-            .map(|(key, _)| key.clone())
-            .collect()
     }
 }
 
@@ -232,15 +184,18 @@ async fn a_copy_by_changes_from_node_after_node_is_what_the_containers_are() {
         }
         let at;
         (position, at) = copy.follow(&cluster.nodes, position).await;
-        assert_eq!(copy.items.keys().collect::<Vec<_>>(), names);
+        assert_eq!(copy.told.parts.keys().collect::<Vec<_>>(), names);
         for name in names {
             let c = cluster.nodes[round % 3].container(name);
             let items = c.range(.., 100).await.unwrap();
             // Clocks stand still here, so both are of one moment.
             assert_eq!(items.at, at, "round {round}");
             let items = items.value.iter().map(|item| item.key().to_vec());
+            let own = copy.told.parts[name]
+                .live(at)
+                .map(|item| item.key().to_vec());
             assert_eq!(
-                copy.shown(name, at),
+                own.collect::<Vec<_>>(),
                 items.collect::<Vec<_>>(),
                 "{name} in round {round}"
             );

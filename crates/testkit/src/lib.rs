@@ -8,6 +8,7 @@
 //! stage    a database to play one history on by hand
 //! random   a seeded generator of histories, and how a failing one is made short
 //! oracle   a history that tells of itself, for databases on real disks that are killed or cut off
+//! copy     containers as changes tell them
 //! beside   the disk of a writer, for one who reads beside it
 //! watched  a simulated disk whose calls can be looked at, refused, or used to do something in their midst
 //! patience waiting for what threads do
@@ -18,6 +19,7 @@
 #![allow(missing_docs)]
 
 pub mod beside;
+pub mod copy;
 pub mod model;
 pub mod observed;
 pub mod op;

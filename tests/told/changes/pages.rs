@@ -37,7 +37,7 @@ impl Paged {
         }
         self.position = Some(page.position());
         page.into_iter()
-            .for_each(|change| self.copy.apply(change, now));
+            .for_each(|change| self.copy.told.apply(change, now).unwrap());
     }
 }
 

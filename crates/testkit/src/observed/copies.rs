@@ -7,23 +7,13 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use ebbtide::{Change, Changes, Database, DefaultTtl, ExpiryRule, Item, Ttl, Version};
+use ebbtide::{Changes, Database, DefaultTtl, Item, Ttl, Version};
 
 use super::{Counts, Observer, ends};
-use crate::op::{Bytes, Op, shorten};
+use crate::copy::Copy;
+use crate::op::{Op, shorten};
 use crate::random::Random;
 use crate::world::{Settings, World, at, failed, same};
-
-/// A container of a copy.
-#[derive(Default)]
-struct Part {
-    items: BTreeMap<Bytes, Item>,
-    rule: Option<ExpiryRule>,
-}
-
-fn is_live(item: &Item, rule: &ExpiryRule, now: SystemTime) -> bool {
-    !rule.is_gone(item.version(), item.written_at(), item.ttl(), now)
-}
 
 /// Key, value, version, moment of the write, ttl.
 type Shown = (String, String, Version, SystemTime, Ttl);
@@ -58,11 +48,11 @@ struct Pass {
     changes: Changes,
 }
 
-/// A copy, which knows only what changes tell.
+/// A copy, and how far it has come.
 #[derive(Default)]
-struct Copy {
+struct Kept {
     version: Option<Version>,
-    parts: BTreeMap<String, Part>,
+    copy: Copy,
     /// Nothing that it has can be lost.
     is_synced: bool,
     pass: Option<Pass>,
@@ -70,63 +60,20 @@ struct Copy {
     open: Option<Changes>,
 }
 
-impl Copy {
-    fn part(&mut self, name: &str) -> Result<&mut Part, String> {
-        let part = self.parts.get_mut(name);
-        part.ok_or_else(|| format!("{name} was never told of"))
-    }
-
-    fn apply(&mut self, change: Change, now: SystemTime) -> Result<(), String> {
-        match change {
-            Change::Containers { names } => {
-                let is_named = |name: &String| names.iter().any(|there| **there == **name);
-                self.parts.retain(|name, _| is_named(name));
-            }
-            Change::Created { container, .. } => {
-                self.parts.insert(container.to_string(), Part::default());
-            }
-            Change::Expiry { container, rule } => {
-                let part = self.part(&container)?;
-                part.items.retain(|_, item| is_live(item, &rule, now));
-                part.rule = Some(rule);
-            }
-            Change::DeleteRange {
-                container,
-                from,
-                to,
-                version,
-            } => {
-                let is_in =
-                    |key: &[u8]| key >= &from[..] && to.as_ref().is_none_or(|to| key < &to[..]);
-                let items = &mut self.part(&container)?.items;
-                items.retain(|key, item| !is_in(key) || item.version() > version);
-            }
-            Change::Put { container, item } => {
-                let items = &mut self.part(&container)?.items;
-                items.insert(item.key().to_vec(), item);
-            }
-            Change::Delete { container, key, .. } => {
-                self.part(&container)?.items.remove(&key[..]);
-            }
-            other => return Err(format!("{other:?}")),
-        }
-        Ok(())
-    }
-
+impl Kept {
     /// The copy is the database as it was when the pass began, but for what has ended since: of such a key it may have an older
     /// state, which has ended as well.
     fn compare(&self, pass: &Pass, world: &World) -> Result<(), String> {
-        let names: Vec<&String> = self.parts.keys().collect();
+        let names: Vec<&String> = self.copy.parts.keys().collect();
         same("containers", &names, &pass.expected.keys().collect())?;
         let now = at(world.model.time.settled);
         // Then the rule ends nothing more.
         let is_lifted = pass.settings != world.settings();
-        for (name, part) in &self.parts {
+        for (name, part) in &self.copy.parts {
             let rule = part.rule.as_ref().ok_or("a container without a rule")?;
             let (default, there) = &pass.expected[name];
             same("default", &rule.default_ttl(), default)?;
-            let own = part.items.values().filter(|item| is_live(item, rule, now));
-            let own: Vec<Shown> = own.map(shown).collect();
+            let own: Vec<Shown> = part.live(now).map(shown).collect();
             let lives = |(shown, end): &&(Shown, Option<SystemTime>)| match is_lifted {
                 true => !rule.is_gone(shown.2, shown.3, shown.4, now),
                 false => end.is_none_or(|end| end > now),
@@ -154,7 +101,7 @@ impl Copy {
         };
         for _ in 0..most {
             match pass.changes.next() {
-                Some(Ok(change)) => self.apply(change, at(pass.began))?,
+                Some(Ok(change)) => self.copy.apply(change, at(pass.began))?,
                 Some(Err(error)) if error.is_changes_gone() => return Ok(None),
                 Some(Err(error)) => return Err(failed(error)),
                 None => {
@@ -174,7 +121,7 @@ impl Copy {
 /// The first stays open, the second comes back often, and the last seldom.
 #[derive(Default)]
 pub struct Copies {
-    copies: [Copy; 3],
+    copies: [Kept; 3],
     anew: usize,
     passes: usize,
 }
@@ -188,7 +135,7 @@ impl Copies {
             None if is_open || !begun => return Err("an open pass is told that it is late".into()),
             None => {
                 self.anew += 1;
-                *copy = Copy::default();
+                *copy = Kept::default();
             }
             Some(true) => {
                 self.passes += usize::from(begun);
@@ -234,7 +181,7 @@ impl Observer for Copies {
         for copy in &mut self.copies {
             let is_lost = matches!(op, Op::PowerCut(_)) && !copy.is_synced;
             if copy.pass.is_some() || is_lost {
-                *copy = Copy::default();
+                *copy = Kept::default();
             }
             copy.open = None;
         }
