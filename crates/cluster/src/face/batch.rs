@@ -245,7 +245,7 @@ impl Batch {
         match self.refused {
             Some(why) => Err(Error::Invalid(why)),
             None if self.commands.is_empty() => Ok(Body::Batch(self.writes)),
-            None => Ok(Body::Whole {
+            None => Ok(Body::BatchWithCommands {
                 writes: self.writes,
                 commands: self.commands,
             }),

@@ -6,7 +6,7 @@
 //! Transaction  read set, [(container, key, act)]          nothing, where what was read is not what stands there now
 //! Command      container, what                            alone in an entry: ranges, default ttls, containers
 //! Check                                                   alone in an entry: each replica digests its state, and writes nothing
-//! Whole        [(container, key, act)], [(container, what)]  alone in an entry: all or nothing
+//! BatchWithCommands                                       alone in an entry: the parts of Batch and of several Commands, all or nothing
 //! ```
 //!
 //! Invariants:
@@ -35,7 +35,7 @@ pub enum Body {
         what: Command,
     },
     Check,
-    Whole {
+    BatchWithCommands {
         writes: Vec<Write>,
         commands: Vec<(String, Command)>,
     },
@@ -46,7 +46,7 @@ impl Body {
     pub fn is_alone(&self) -> bool {
         matches!(
             self,
-            Body::Command { .. } | Body::Check | Body::Whole { .. }
+            Body::Command { .. } | Body::Check | Body::BatchWithCommands { .. }
         )
     }
 
@@ -54,7 +54,7 @@ impl Body {
     pub fn writes(&self) -> usize {
         match self {
             Body::Batch(writes) | Body::Transaction { writes, .. } => writes.len(),
-            Body::Whole { writes, commands } => writes.len() + commands.len(),
+            Body::BatchWithCommands { writes, commands } => writes.len() + commands.len(),
             _ => 1,
         }
     }

@@ -48,7 +48,9 @@ impl Machine for Containers {
             }
             Body::Command { container, what } => command(container, what, step),
             Body::Check => check(&self.checks, step),
-            Body::Whole { writes, commands } => whole(writes, commands, step),
+            Body::BatchWithCommands { writes, commands } => {
+                all_with_commands(writes, commands, step)
+            }
         }
     }
 }
@@ -87,7 +89,7 @@ fn all(writes: &[Write], step: &mut Step<'_>) -> Result<Reply, StepError> {
 
 /// The same with commands, which come first: versions of writes are the last ones. Reads do not see what a command of the same
 /// entry does, so each command is about a container of its own or about one that stays, and writes go by no item that is there.
-fn whole(
+fn all_with_commands(
     writes: &[Write],
     commands: &[(String, Command)],
     step: &mut Step<'_>,
@@ -95,7 +97,7 @@ fn whole(
     if step.commands().is_none() {
         return Err(StepError::refuse("it is to be alone in its entry"));
     }
-    check_whole(writes, commands)?;
+    check_commands(writes, commands)?;
     if let Some(stop) = judge(writes, step)? {
         return Ok(stop);
     }
@@ -117,7 +119,7 @@ fn whole(
     act_all(writes, step)
 }
 
-fn check_whole(writes: &[Write], commands: &[(String, Command)]) -> Result<(), StepError> {
+fn check_commands(writes: &[Write], commands: &[(String, Command)]) -> Result<(), StepError> {
     let goes_by_items =
         |write: &Write| !matches!(write.act, Act::Put(..) | Act::Delete | Act::Require);
     if writes.iter().any(goes_by_items) {
