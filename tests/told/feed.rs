@@ -151,6 +151,10 @@ fn a_cursor_is_good_after_a_kill() {
         assert_eq!(ended.next().unwrap().unwrap().key(), key);
     }
     let text = serde_json::to_string(&ended.cursor()).unwrap();
+    // A format without names has it, too.
+    let bytes = postcard::to_stdvec(&ended.cursor()).unwrap();
+    let read: ExpiryCursor = postcard::from_bytes(&bytes).unwrap();
+    assert_eq!(read, ended.cursor());
     drop(ended);
     w.reclaim();
     let w = w.reopen(false);

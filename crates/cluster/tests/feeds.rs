@@ -81,6 +81,34 @@ async fn ends_are_given_in_one_order_on_all_nodes_and_cursors_move_between_them(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_reader_of_a_container_that_was_dropped_is_told_so() {
+    let cluster = Cluster::of(1).await;
+    let node = &cluster.nodes[0];
+    let c = node.create_container("c").await.unwrap();
+    let mut ends = c.expirations(ExpiryCursor::start());
+    assert!(ends.next(0).await.unwrap().value.is_empty());
+    node.drop_container("c").await.unwrap();
+    for _ in 0..2 {
+        let gone = ends.next(1).await.unwrap_err();
+        assert!(
+            matches!(&gone, ebbtide_cluster::Error::NoContainer(name) if name == "c"),
+            "{gone}"
+        );
+    }
+    node.create_container("c").await.unwrap();
+    assert_eq!(c.keep_expired().await.unwrap().value, Duration::ZERO);
+    c.set_keep_expired(HOUR).await.unwrap();
+    c.put_with_ttl("k", "v", Duration::from_millis(5))
+        .await
+        .unwrap();
+    cluster.advance(100);
+    let mut ends = c.expirations(ExpiryCursor::start());
+    // Of at least one.
+    assert_eq!(ends.next(0).await.unwrap().value[0].key(), b"k");
+    cluster.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_local_reader_waits_for_no_leader_and_sees_the_end_once_there_is_one() {
     let mut cluster = Cluster::of(2).await;
     let c = cluster.nodes[0].create_container("c").await.unwrap();

@@ -498,7 +498,17 @@ async fn a_batch_with_commands_is_one_that_can_be_judged_and_counts_its_versions
     touched.delete_range(&carts, ..).touch(&carts, "a");
     let mut named = Batch::new();
     named.put(&carts, "c", "3").create_container("", default);
-    for batch in [dropped, twice, touched, named] {
+    // Writes are judged by what was there before the commands, so none may go by what these change.
+    let mut required = Batch::new();
+    required.delete_range(&carts, ..);
+    required.require(&carts, "a", Expect::Present);
+    let mut created = Batch::new();
+    created.set_default_ttl(&carts, Duration::from_millis(1));
+    created.create(&carts, "c", "3", Ttl::Inherit);
+    let mut kept = Batch::new();
+    kept.delete_range(&carts, ..);
+    kept.put_with_ttl(&carts, "a", "3", Ttl::Keep);
+    for batch in [dropped, twice, touched, named, required, created, kept] {
         let error = refused(batch).await;
         assert!(matches!(error, Error::Invalid(_)), "{error}");
     }

@@ -42,6 +42,7 @@ use crate::catalog::{
 use crate::container::{Container, Resource};
 use crate::definition::ContainerDefinition;
 use crate::error::{Error, ErrorKind, Result};
+use crate::etag::Conditions;
 use crate::index_changes::IndexCatalog;
 use crate::resource_id::ResourceId;
 use crate::store::{Commit, Committed, Replica, Store, Writes, not_over_replicas};
@@ -356,9 +357,18 @@ impl Documents {
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound).
     pub fn delete_database(&self, id: &str) -> Result<()> {
+        self.delete_database_if(id, &Conditions::none())
+    }
+
+    /// [`Documents::delete_database`] where conditions on the database's etag hold.
+    ///
+    /// # Errors
+    /// As there; [`PreconditionFailed`](ErrorKind::PreconditionFailed).
+    pub fn delete_database_if(&self, id: &str, conditions: &Conditions) -> Result<()> {
         let _changing = self.changing();
         let (rid, _) = self.change(|batch| {
             let item = self.database_item(id)?;
+            conditions.check(Some(item.version()))?;
             let database = DatabaseInfo::of_item(&item)?;
             self.require(batch, item.key(), Some(&item));
             // Each container that is made takes a number: so none comes in between, wherever it is made.
@@ -476,6 +486,19 @@ impl Documents {
         database: &str,
         definition: ContainerDefinition,
     ) -> Result<Container> {
+        self.replace_container_if(database, definition, &Conditions::none())
+    }
+
+    /// [`Documents::replace_container`] where conditions on the container's etag hold.
+    ///
+    /// # Errors
+    /// As there; [`PreconditionFailed`](ErrorKind::PreconditionFailed).
+    pub fn replace_container_if(
+        &self,
+        database: &str,
+        definition: ContainerDefinition,
+        conditions: &Conditions,
+    ) -> Result<Container> {
         self.check(&definition)?;
         let container = self.container(database, &definition.id)?;
         let changing = self.changing();
@@ -491,6 +514,7 @@ impl Documents {
                     "Document collection partition key cannot be changed.",
                 ));
             }
+            conditions.check(Some(item.version()))?;
             self.require(batch, item.key(), Some(&item));
             let mut options = options(&definition)?;
             if let Some(quota) = old.items().quota() {
@@ -531,9 +555,23 @@ impl Documents {
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound).
     pub fn delete_container(&self, database: &str, id: &str) -> Result<()> {
+        self.delete_container_if(database, id, &Conditions::none())
+    }
+
+    /// [`Documents::delete_container`] where conditions on the container's etag hold.
+    ///
+    /// # Errors
+    /// As there; [`PreconditionFailed`](ErrorKind::PreconditionFailed).
+    pub fn delete_container_if(
+        &self,
+        database: &str,
+        id: &str,
+        conditions: &Conditions,
+    ) -> Result<()> {
         let _changing = self.changing();
         let (rid, _) = self.change(|batch| {
             let item = self.container_item(self.database(database)?.rid, id)?;
+            conditions.check(Some(item.version()))?;
             self.drop_container(batch, &item)
         })?;
         self.shared.open_mut().forget(|container| container == rid);

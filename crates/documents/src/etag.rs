@@ -100,7 +100,7 @@ impl Conditions {
 fn precondition_failed() -> Error {
     Error::new(
         ErrorKind::PreconditionFailed,
-        "One of the specified pre-condition is not met: the document is of another version.",
+        "One of the specified pre-condition is not met: the resource is of another version.",
     )
 }
 

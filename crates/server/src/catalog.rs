@@ -53,13 +53,15 @@ pub(crate) fn database(state: &State, request: &Request, id: &str) -> Answer {
     match request.method.as_str() {
         "GET" => Ok(database_reply(200, &database, request)),
         "DELETE" => {
-            check_etag(request, &database.version.to_string())?;
-            for container in state.documents.containers(&database.id)? {
+            let containers = state.documents.containers(&database.id)?;
+            state
+                .documents
+                .delete_database_if(&database.id, &request.conditions()?)?;
+            for container in containers {
                 offers::delete(state, &container.rid())?;
                 state.partitions.set(container.rid(), 1);
             }
             offers::delete(state, &database.rid)?;
-            state.documents.delete_database(&database.id)?;
             Ok(Reply::empty(204))
         }
         _ => Err(not_allowed()),
@@ -130,23 +132,26 @@ pub(crate) fn container(state: &State, request: &Request, database: &str, id: &s
             Ok(container_reply(state, 200, &container, request))
         }
         "PUT" => {
-            check_etag(request, etag(&container).trim_matches('"'))?;
             let definition = ContainerDefinition::from_json(&request.body)?;
             if definition.id != container.definition().id {
                 return Err(Failure::bad_request(
                     "The id of a container cannot be changed.",
                 ));
             }
-            let container = state.documents.replace_container(database, definition)?;
+            let container = state.documents.replace_container_if(
+                database,
+                definition,
+                &request.conditions()?,
+            )?;
             Ok(container_reply(state, 200, &container, request))
         }
         "DELETE" => {
-            check_etag(request, etag(&container).trim_matches('"'))?;
-            offers::delete(state, &container.rid())?;
-            state.partitions.set(container.rid(), 1);
+            let id = &container.definition().id;
             state
                 .documents
-                .delete_container(database, &container.definition().id)?;
+                .delete_container_if(database, id, &request.conditions()?)?;
+            offers::delete(state, &container.rid())?;
+            state.partitions.set(container.rid(), 1);
             Ok(Reply::empty(204))
         }
         _ => Err(not_allowed()),
@@ -253,17 +258,6 @@ fn link(database: &DatabaseInfo, container: Option<&Container>) -> String {
     match container {
         Some(container) => format!("dbs/{}/colls/{}/", database.rid, container.rid()),
         None => format!("dbs/{}/", database.rid),
-    }
-}
-
-fn check_etag(request: &Request, etag: &str) -> Result<(), Failure> {
-    match request.header("if-match") {
-        Some(asked) if asked != "*" && asked.trim_matches('"') != etag => Err(Failure::new(
-            412,
-            "PreconditionFailed",
-            "The resource has another etag than the request's If-Match.",
-        )),
-        _ => Ok(()),
     }
 }
 

@@ -179,7 +179,14 @@ impl Member {
     /// An answer of the documents, with the token of what it saw.
     fn documents(&self, request: &Request) -> Answer {
         let (answer, seen) = work_on(request, || handle::route(&*self.state()?, request));
-        let mut reply = answer?;
+        let mut reply = match (answer, seen) {
+            // That a document is gone is seen, too.
+            (Err(failure), Some(seen)) => {
+                let session = Some(tokened("0", seen));
+                return Err(Failure { session, ..failure });
+            }
+            (answer, _) => answer?,
+        };
         if let Some(seen) = seen {
             let headers = reply.headers.iter_mut();
             for (_, value) in headers.filter(|(name, _)| is_session(name)) {

@@ -4,7 +4,10 @@
 //! They are records in the engine's container `offers`: the `_rid` of their database or container, and the offer as JSON without
 //! `_etag`.
 
-use ebbtide_documents::{Container, Documents, Records, ResourceId};
+use std::collections::HashSet;
+
+use ebbtide::Item;
+use ebbtide_documents::{Container, Documents, ErrorKind, Records, ResourceId};
 use serde_json::{Value, json};
 
 use crate::catalog::not_allowed;
@@ -73,6 +76,22 @@ fn kept(state: &State) -> Records {
 
 fn id_of(rid: &ResourceId) -> String {
     data_encoding::HEXLOWER.encode(rid.as_bytes())
+}
+
+/// The offers of databases and containers that are there. Of one that was deleted while it was made, an offer may be left.
+fn of_what_is_there(state: &State) -> Result<Vec<Item>, Failure> {
+    let mut there = HashSet::new();
+    for database in state.documents.databases()? {
+        there.insert(id_of(&database.rid));
+        match state.documents.containers(&database.id) {
+            Ok(containers) => there.extend(containers.iter().map(|it| id_of(&it.rid()))),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let mut offers = kept(state).all()?;
+    offers.retain(|item| str::from_utf8(item.key()).is_ok_and(|id| there.contains(id)));
+    Ok(offers)
 }
 
 /// The throughput that the request sets, as an offer's content has it.
@@ -145,7 +164,7 @@ pub(crate) fn delete(state: &State, rid: &ResourceId) -> Result<(), Failure> {
 
 pub(crate) fn offers(state: &State, request: &Request) -> Answer {
     let mut rows = Vec::new();
-    for item in kept(state).all()? {
+    for item in of_what_is_there(state)? {
         rows.push((
             String::from_utf8_lossy(item.key()).into_owned(),
             written(&item),
@@ -164,8 +183,9 @@ pub(crate) fn offers(state: &State, request: &Request) -> Answer {
 pub(crate) fn offer(state: &State, request: &Request, id: &str) -> Answer {
     let kept = kept(state);
     let id = id.to_lowercase();
-    let item = kept
-        .item(&id)?
+    let mut offers = of_what_is_there(state)?.into_iter();
+    let item = offers
+        .find(|item| item.key() == id.as_bytes())
         .ok_or_else(|| Failure::not_found("There is no such offer."))?;
     match request.method.as_str() {
         "GET" => Ok(Reply::json(200, written(&item))),

@@ -90,6 +90,8 @@ pub(crate) struct Failure {
     pub sub_status: u32,
     pub message: String,
     pub retry_after: Option<Duration>,
+    /// The session token of what the request saw, where that is known.
+    pub session: Option<String>,
 }
 
 impl Failure {
@@ -100,6 +102,7 @@ impl Failure {
             sub_status: 0,
             message: message.into(),
             retry_after: None,
+            session: None,
         }
     }
 
@@ -127,6 +130,7 @@ impl Failure {
         Reply::json(self.status, body)
             .with("x-ms-substatus", self.sub_status)
             .with_some("x-ms-retry-after-ms", retry_after)
+            .with_some("x-ms-session-token", self.session)
     }
 }
 
@@ -139,6 +143,7 @@ impl From<ebbtide_documents::Error> for Failure {
             sub_status: error.sub_status(),
             message: error.to_string(),
             retry_after,
+            session: None,
         }
     }
 }

@@ -37,6 +37,8 @@ mod wait;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde::ser::SerializeStruct;
+
 use crate::base::record::Header;
 use crate::base::{Error, Result, Seq, Timestamp, Wait};
 use crate::data::item::Value;
@@ -61,16 +63,38 @@ const GATHERED: usize = 1 << 18;
 const GATHERED_BYTES: usize = 32 << 20;
 
 /// The ends that were given: all before a moment, and at that moment those up to a key.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 pub struct Given {
     /// The moment.
     pub before: Timestamp,
     /// The last key at that moment, if one was given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub key: Option<Vec<u8>>,
     /// At that moment, what ended by writes up to this sequence number had ended before the reader began.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub above: Option<Seq>,
+}
+
+/// Leaves out what is none, but not where a reader knows fields by their order alone.
+impl serde::Serialize for Given {
+    fn serialize<S: serde::Serializer>(
+        &self,
+        serializer: S,
+    ) -> std::result::Result<S::Ok, S::Error> {
+        let is_named = serializer.is_human_readable();
+        let is_told = |is_some: bool| is_some || !is_named;
+        let (key, above) = (is_told(self.key.is_some()), is_told(self.above.is_some()));
+        let told = 1 + usize::from(key) + usize::from(above);
+        let mut fields = serializer.serialize_struct("Given", told)?;
+        fields.serialize_field("before", &self.before)?;
+        if key {
+            fields.serialize_field("key", &self.key)?;
+        }
+        if above {
+            fields.serialize_field("above", &self.above)?;
+        }
+        fields.end()
+    }
 }
 
 impl Given {

@@ -239,7 +239,7 @@ fn a_first_copy_may_be_made_by_a_reader_for_each_page() {
     c.put("gone", "").unwrap();
     purge("gone");
     c.put("f", "f").unwrap();
-    for limit in 1..9 {
+    for limit in (1..9).chain([usize::MAX - 1, usize::MAX]) {
         let copy = first_copy(&world, limit, |at| {
             if at < 3 {
                 c.put("f", format!("{at}")).unwrap();

@@ -172,8 +172,8 @@ impl Batch {
     /// writes.
     ///
     /// As each of the commands below it is done before the writes of the batch, which then has an entry of the log of its own. The
-    /// writes of such a batch are puts, deletions and conditions, and a container that it makes or drops is in it once; else it is
-    /// [`Error::Invalid`].
+    /// writes of such a batch are puts, deletions and conditions; in a container of which it has a command there is no condition and
+    /// no [`Ttl::Keep`]; and a container that it makes or drops is in it once. Else it is [`Error::Invalid`].
     pub fn create_container(
         &mut self,
         name: impl AsRef<str>,

@@ -124,9 +124,10 @@ impl std::error::Error for Error {
 
 impl From<ebbtide::Error> for Error {
     fn from(error: ebbtide::Error) -> Error {
-        match error.is_closed() {
-            true => Error::Closed,
-            false => Error::Engine(error),
+        match error {
+            ebbtide::Error::ContainerDropped { name } => Error::NoContainer(name),
+            ebbtide::Error::Closed => Error::Closed,
+            other => Error::Engine(other),
         }
     }
 }

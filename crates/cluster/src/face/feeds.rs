@@ -29,7 +29,8 @@ impl Node {
     /// written since, and the keys that were deleted or have ended, in the order of their versions, as
     /// [`Database::changes_by_version`](ebbtide::Database::changes_by_version) tells them. [`Version::start`](ebbtide::Version::start)
     /// begins anew. Of a key that was written again later only that write is told; the end of an item that a copy has is not told,
-    /// for the copy judges it by [`ExpiryRule`](ebbtide::ExpiryRule) and the answer's `at`.
+    /// for the copy judges it by [`ExpiryRule`](ebbtide::ExpiryRule) and the answer's `at`; where a rule comes, it removes what is
+    /// gone by it.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), ebbtide_cluster::Error> {
@@ -119,6 +120,9 @@ impl Container {
     /// ```
     ///
     /// Ended items leave the disks soon, also under an open reader: see [`Container::set_keep_expired`].
+    /// A cursor is of one container: where that was dropped and another one made of its name, begin anew.
+    /// Of changes of the default and commands the 64 latest are known: a reader that is further behind gets
+    /// [`ebbtide::Error::ExpirationsGone`].
     /// [`ExpiryCursor::now`] is the state's time at the first call of [`Expirations::next`].
     pub fn expirations(&self, from: ExpiryCursor) -> Expirations {
         Expirations {
@@ -161,7 +165,7 @@ impl Expirations {
         self.next_due
     }
 
-    /// The next ends, up to `most`; none: there is no more by now. Time goes on with the entries of the log: where an end is due and
+    /// The next ends, up to `most` (at least 1); none: there is no more by now. Time goes on with the entries of the log: where an end is due and
     /// nobody writes, the call has an entry written that moves it, at most ten a second and node.
     ///
     /// # Errors
@@ -193,7 +197,7 @@ impl Expirations {
                 Some(ends) => ends,
                 None => node.ends(&name, cursor)?,
             };
-            let ended = ends.next(most)?;
+            let ended = ends.next(most.max(1))?;
             Ok(((ends, ended.ends, ended.next_due), at_ms.max(ended.at_ms)))
         };
         let Container {

@@ -15,7 +15,7 @@ use ebbtide::{ContainerOptions, Ttl};
 use ebbtide_openraft::{Found, Machine, Step, StepError};
 
 use self::body::{
-    Act, Body, Command, Held, KeyRead, RangeRead, ReadSet, Reply, When, Write, millis,
+    Act, Body, Command, Held, KeyRead, Life, RangeRead, ReadSet, Reply, When, Write, millis,
 };
 use self::digest::Digest;
 use crate::check::Checks;
@@ -126,6 +126,20 @@ fn check_commands(writes: &[Write], commands: &[(String, Command)]) -> Result<()
         return Err(StepError::refuse(
             "a batch with commands to containers has puts, deletions and conditions",
         ));
+    }
+    // Writes are judged by what is there before the commands.
+    let is_judged = |write: &Write| {
+        let keeps = matches!(write.act, Act::Put(_, Life::Keep));
+        write.when != When::Always || keeps
+    };
+    let judged = writes.iter().filter(|write| is_judged(write));
+    for write in judged {
+        if commands.iter().any(|(name, _)| *name == write.container) {
+            return Err(StepError::refuse(format!(
+                "a condition or a kept ttl in {:?}, which the same batch changes as a whole",
+                write.container
+            )));
+        }
     }
     for (place, (container, what)) in commands.iter().enumerate() {
         if !matches!(what, Command::Create(_) | Command::Drop) {

@@ -155,6 +155,91 @@ fn whichever_server_is_asked_documents_are_the_same() {
     world.compare();
 }
 
+/// Who has seen that a document is gone has a token of that, too.
+#[test]
+fn a_document_that_was_seen_to_be_gone_is_not_shown_again() {
+    let world = World::new();
+    let clients = world.clients();
+    for round in 0..4 {
+        let id = format!("s{round}");
+        let made = clients[0].create("carts", &format!(r#"{{"id":"{id}","pk":"a","ttl":1}}"#));
+        let path = format!("{DOCS}/{id}");
+        let mut seen = token(&made).0;
+        let begun = Instant::now();
+        loop {
+            let headers = [KEY, (LEVEL, "Strong"), (TOKEN, &*seen)];
+            let read = clients[round % 3].get(&path, &headers);
+            seen = token(&read).0;
+            if read.status == 404 {
+                break;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "{}", read.status);
+        }
+        for level in ["Eventual", "Session", "Strong"] {
+            for client in &clients {
+                let read = client.get(&path, &[KEY, (LEVEL, level), (TOKEN, &*seen)]);
+                assert_eq!(read.status, 404, "{level}");
+            }
+        }
+    }
+    world.compare();
+}
+
+#[test]
+fn of_writers_with_one_etag_of_a_container_one_wins() {
+    let world = World::new();
+    let clients = world.clients();
+    for round in 1..9 {
+        let known = etag(&clients[0].get(CARTS, &[]));
+        let replaced = |number: u64| {
+            let body = format!(
+                r#"{{"id":"carts","partitionKey":{{"paths":["/pk"]}},"defaultTtl":{}}}"#,
+                10 * round + number
+            );
+            clients[number as usize].ask("PUT", CARTS, &body, &[("if-match", &*known)])
+        };
+        let statuses: Vec<u16> = std::thread::scope(|scope| {
+            let asked = [0, 1, 2].map(|number| scope.spawn(move || replaced(number).status));
+            asked.map(|asked| asked.join().unwrap()).to_vec()
+        });
+        let won = statuses.iter().filter(|status| **status == 200).count();
+        assert_eq!(won, 1, "{statuses:?}");
+        assert!(statuses.iter().all(|status| [200, 412].contains(status)));
+        let late = clients[2].ask("DELETE", CARTS, "", &[("if-match", &*known)]);
+        assert_eq!(late.status, 412);
+        assert_eq!(clients[1].get("/offers", &[]).json()["_count"], 1);
+    }
+    world.compare();
+}
+
+/// A container is made with a throughput while its database goes.
+#[test]
+fn no_offer_of_what_was_deleted_is_told() {
+    let world = World::new();
+    let clients = world.clients();
+    assert_eq!(clients[0].ask("DELETE", "/dbs/shop", "", &[]).status, 204);
+    for round in 0..8 {
+        let made = clients[0].post("/dbs", r#"{"id":"shop"}"#, &[]);
+        assert_eq!(made.status, 201);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let body = r#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#;
+                clients[1].post(
+                    "/dbs/shop/colls",
+                    body,
+                    &[("x-ms-offer-throughput", "20000")],
+                )
+            });
+            std::thread::sleep(Duration::from_millis(round));
+            clients[2].ask("DELETE", "/dbs/shop", "", &[])
+        });
+        for client in &clients {
+            assert_eq!(client.get("/offers", &[]).json()["_count"], 0, "{round}");
+        }
+    }
+    world.compare();
+}
+
 #[test]
 fn batches_and_queries_are_of_all_servers() {
     let world = World::new();

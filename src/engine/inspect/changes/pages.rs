@@ -197,7 +197,7 @@ impl Pass {
             if place > *after {
                 first.insert(place, change);
             }
-            if first.len() > limit + 1 {
+            if first.len() > limit.saturating_add(1) {
                 first.pop_last();
             }
             let is_full = first.len() > limit;
