@@ -1,4 +1,4 @@
-//! Databases and their containers, and the catalog that lists them.
+//! The catalog of databases and their containers; containers made, replaced and deleted.
 //!
 //! ```text
 //! the engine's container `documents`, the catalog:
@@ -34,10 +34,9 @@ use std::time::SystemTime;
 use ebbtide::{ContainerOptions, DefaultTtl, Expect, Item, Iter, Ttl};
 use serde_json::json;
 
-use crate::body::check_name;
 use crate::catalog::{
-    CATALOG, DatabaseInfo, NUMBER, container_key, container_prefix, damaged, database_key, exists,
-    no_container, no_database, record, rid_in,
+    CATALOG, DatabaseInfo, NUMBER, container_key, container_prefix, damaged, exists, no_container,
+    record, rid_in,
 };
 use crate::container::{Container, Resource};
 use crate::definition::ContainerDefinition;
@@ -203,6 +202,11 @@ impl Documents {
     }
 
     /// The handle of a container, if there is one.
+    /// Ends the handles of what was deleted.
+    pub(crate) fn forget(&self, is_gone: impl Fn(ResourceId) -> bool) {
+        self.shared.open_mut().forget(is_gone);
+    }
+
     pub(crate) fn opened(&self, rid: ResourceId) -> Option<Container> {
         self.shared.open().by_rid.get(&rid).cloned()
     }
@@ -272,13 +276,13 @@ impl Documents {
         }
     }
 
-    fn require(&self, batch: &mut Writes, key: &[u8], found: Option<&Item>) {
+    pub(crate) fn require(&self, batch: &mut Writes, key: &[u8], found: Option<&Item>) {
         let expect = found.map_or(Expect::Absent, |item| Expect::Version(item.version()));
         batch.require(self.catalog(), key, expect);
     }
 
     /// A number that no resource id has had.
-    fn number(&self, batch: &mut Writes) -> Result<u32> {
+    pub(crate) fn number(&self, batch: &mut Writes) -> Result<u32> {
         let last = self.record_of(NUMBER)?;
         self.require(batch, NUMBER, last.as_ref());
         let number = match &last {
@@ -292,99 +296,6 @@ impl Documents {
         }
         batch.put(self.catalog(), NUMBER, number.to_le_bytes(), Ttl::Never);
         Ok(number)
-    }
-
-    /// Creates a database.
-    ///
-    /// # Errors
-    /// [`Conflict`](ErrorKind::Conflict) where it exists, [`BadRequest`](ErrorKind::BadRequest): its id.
-    pub fn create_database(&self, id: &str) -> Result<DatabaseInfo> {
-        check_name(id)?;
-        let (_changing, key) = (self.changing(), database_key(id));
-        let (rid, written) = self.change(|batch| {
-            if self.record_of(&key)?.is_some() {
-                return Err(exists("database", id));
-            }
-            let rid = ResourceId::from_bytes(&self.number(batch)?.to_le_bytes())?;
-            let record = json!({"rid": rid.to_string()}).to_string();
-            self.require(batch, &key, None);
-            batch.put(self.catalog(), &key, record, Ttl::Never);
-            Ok(rid)
-        })?;
-        Ok(DatabaseInfo {
-            id: id.to_owned(),
-            rid,
-            version: written.version,
-            written_at: written.written_at,
-        })
-    }
-
-    fn database_item(&self, id: &str) -> Result<Item> {
-        if let Some(item) = self.record_of(&database_key(id))? {
-            return Ok(item);
-        }
-        if id.parse::<ResourceId>().is_ok() {
-            for item in self.entries("d")? {
-                let item = item?;
-                if DatabaseInfo::of_item(&item)?.rid.to_string() == id {
-                    return Ok(item);
-                }
-            }
-        }
-        Err(no_database(id))
-    }
-
-    /// The database of this id or `_rid`.
-    ///
-    /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound).
-    pub fn database(&self, id: &str) -> Result<DatabaseInfo> {
-        DatabaseInfo::of_item(&self.database_item(id)?)
-    }
-
-    /// All databases, in the order of ids.
-    ///
-    /// # Errors
-    /// Those of the engine.
-    pub fn databases(&self) -> Result<Vec<DatabaseInfo>> {
-        self.entries("d")?
-            .map(|item| DatabaseInfo::of_item(&item?))
-            .collect()
-    }
-
-    /// Deletes a database with its containers and their documents, at once.
-    ///
-    /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound).
-    pub fn delete_database(&self, id: &str) -> Result<()> {
-        self.delete_database_if(id, &Conditions::none())
-    }
-
-    /// [`Documents::delete_database`] where conditions on the database's etag hold.
-    ///
-    /// # Errors
-    /// As there; [`PreconditionFailed`](ErrorKind::PreconditionFailed).
-    pub fn delete_database_if(&self, id: &str, conditions: &Conditions) -> Result<()> {
-        let _changing = self.changing();
-        let (rid, _) = self.change(|batch| {
-            let item = self.database_item(id)?;
-            conditions.check(Some(item.version()))?;
-            let database = DatabaseInfo::of_item(&item)?;
-            self.require(batch, item.key(), Some(&item));
-            // Each container that is made takes a number: so none comes in between, wherever it is made.
-            let last = self.record_of(NUMBER)?;
-            self.require(batch, NUMBER, last.as_ref());
-            batch.delete(self.catalog(), item.key());
-            for item in self.entries(container_prefix(database.rid))? {
-                let item = item?;
-                self.drop_container(batch, &item)?;
-            }
-            Ok(database.rid)
-        })?;
-        self.shared
-            .open_mut()
-            .forget(|container| container.database() == rid);
-        Ok(())
     }
 
     /// Creates a container.
@@ -574,12 +485,12 @@ impl Documents {
             conditions.check(Some(item.version()))?;
             self.drop_container(batch, &item)
         })?;
-        self.shared.open_mut().forget(|container| container == rid);
+        self.forget(|container| container == rid);
         Ok(())
     }
 
     /// Drops the container of a record, and the record.
-    fn drop_container(&self, batch: &mut Writes, item: &Item) -> Result<ResourceId> {
+    pub(crate) fn drop_container(&self, batch: &mut Writes, item: &Item) -> Result<ResourceId> {
         let rid = rid_in(&record(item)?)?;
         self.require(batch, item.key(), Some(item));
         batch.delete(self.catalog(), item.key());

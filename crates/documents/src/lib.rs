@@ -87,6 +87,7 @@ mod search;
 mod feed;
 mod index_changes;
 mod documents;
+mod databases;
 mod handles;
 mod records;
 
