@@ -8,7 +8,7 @@ use ebbtide::Ttl;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{self, Broken, Member};
-use crate::partition_key::{PartitionKey, PartitionKeyPart};
+use crate::partition_key::{FoundKey, FoundPart, PartitionKeyPart};
 use crate::resource_id::ResourceId;
 
 /// The largest body.
@@ -29,7 +29,7 @@ pub type MemberPath = Vec<String>;
 pub struct Body<'a> {
     pub id: Cow<'a, str>,
     pub ttl: Ttl,
-    pub partition_key: PartitionKey,
+    pub partition_key: FoundKey<'a>,
     /// From brace to brace, without what is the system's.
     pub stored: Cow<'a, [u8]>,
 }
@@ -124,14 +124,12 @@ impl<'a, 'p> Found<'a, 'p> {
         let id = json::string(id)
             .ok_or_else(|| Error::bad_request("The id of a document is to be a string."))?;
         check_id(&id)?;
-        let mut parts = Vec::with_capacity(self.paths.len());
-        for (root, path) in self.roots.iter().zip(self.paths) {
-            parts.push(part_at(*root, &path[1..])?);
-        }
+        let parts = self.roots.iter().zip(self.paths);
+        let parts = parts.map(|(root, path)| part_at(*root, &path[1..]));
         Ok(Body {
             id,
             ttl: self.ttl.map_or(Ok(Ttl::Inherit), parse_ttl)?,
-            partition_key: PartitionKey::new(parts),
+            partition_key: FoundKey::of(parts)?,
             stored: without(self.text.trim_ascii(), &self.cuts, self.text),
         })
     }
@@ -154,23 +152,23 @@ fn without<'a>(text: &'a str, cuts: &[Range<usize>], whole: &str) -> Cow<'a, [u8
 }
 
 /// The part of a partition key that is at the end of a path, of which the first member was found.
-fn part_at(root: Option<&str>, rest: &[String]) -> Result<PartitionKeyPart> {
-    let Some(mut text) = root.map(Cow::Borrowed) else {
-        return Ok(PartitionKeyPart::Undefined);
+fn part_at<'a>(root: Option<&'a str>, rest: &[String]) -> Result<FoundPart<'a>> {
+    const UNDEFINED: FoundPart<'_> = FoundPart::Other(PartitionKeyPart::Undefined);
+    let Some(mut text) = root else {
+        return Ok(UNDEFINED);
     };
     for name in rest {
-        let members = json::members(&text).unwrap_or_default();
-        let found = members.iter().rfind(|member| member.name == *name);
-        let Some(found) = found.map(|member| member.value.to_owned()) else {
-            return Ok(PartitionKeyPart::Undefined);
-        };
-        text = Cow::Owned(found);
+        let members = json::members(text).unwrap_or_default();
+        match members.iter().rfind(|member| member.name == *name) {
+            Some(found) => text = found.value,
+            None => return Ok(UNDEFINED),
+        }
     }
     // As Cosmos DB has it, an object or an array is no part of a key.
     if text.trim_start().starts_with(['{', '[']) {
-        return Ok(PartitionKeyPart::Undefined);
+        return Ok(UNDEFINED);
     }
-    PartitionKeyPart::from_text(&text).ok_or_else(|| {
+    FoundPart::of_text(text).ok_or_else(|| {
         Error::bad_request("A member of a document that is a partition key is to be a string, number, boolean or null.")
     })
 }
@@ -286,7 +284,8 @@ mod tests {
     #[test]
     fn finds_partition_keys() {
         let key = |body: &str, at: &[&str]| {
-            Body::parse(body.as_bytes(), &paths(at)).map(|body| body.partition_key.to_json())
+            Body::parse(body.as_bytes(), &paths(at))
+                .map(|body| body.partition_key.into_owned().to_json())
         };
         assert_eq!(
             key(r#"{"id":"1","a":{"b":"x"}}"#, &["/a/b"]).unwrap(),

@@ -188,7 +188,7 @@ impl Container {
     /// # Errors
     /// [`BadRequest`](ErrorKind::BadRequest): it is no document that may be stored.
     pub fn partition_key_of(&self, body: &[u8]) -> Result<PartitionKey> {
-        Ok(Body::parse(body, self.paths())?.partition_key)
+        Ok(Body::parse(body, self.paths())?.partition_key.into_owned())
     }
 
     /// The id of the document of this `_rid`, by a search among the keys of its partition, or of the partitions of a prefix.
@@ -223,7 +223,7 @@ impl Container {
 
     pub(crate) fn prepare(&self, key: &PartitionKey, body: &[u8]) -> Result<Prepared> {
         let body = Body::parse(body, self.paths())?;
-        if body.partition_key != *key {
+        if !body.partition_key.is(key) {
             return Err(mismatch());
         }
         Ok(Prepared {

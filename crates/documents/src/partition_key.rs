@@ -10,6 +10,7 @@
 //! So keys are in the order in which Cosmos DB has these types. No byte of UTF-8 is ff: adding one to each leaves 00 free for
 //! the end, keeps the order, and a shorter string before a longer one that begins with it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::error::{Error, Result};
@@ -58,17 +59,79 @@ pub struct PartitionKey {
     parts: Vec<PartitionKeyPart>,
 }
 
-impl PartitionKeyPart {
+/// A level of the partition key of a body, of which it borrows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FoundPart<'a> {
+    /// A string.
+    String(Cow<'a, str>),
+    /// Any other, which takes no memory.
+    Other(PartitionKeyPart),
+}
+
+impl<'a> FoundPart<'a> {
     /// From the text of a value that was accepted. `None`: an object or array, of which there is no partition.
-    pub(crate) fn from_text(text: &str) -> Option<PartitionKeyPart> {
-        Some(match text.as_bytes().first()? {
-            b'"' => PartitionKeyPart::String(json::string(text)?.into_owned()),
+    pub fn of_text(text: &'a str) -> Option<FoundPart<'a>> {
+        Some(FoundPart::Other(match text.as_bytes().first()? {
+            b'"' => return json::string(text).map(FoundPart::String),
             b'n' => PartitionKeyPart::Null,
             b't' => PartitionKeyPart::Bool(true),
             b'f' => PartitionKeyPart::Bool(false),
             b'{' | b'[' => return None,
             _ => PartitionKeyPart::Number(text.parse().ok()?),
-        })
+        }))
+    }
+
+    fn into_owned(self) -> PartitionKeyPart {
+        match self {
+            FoundPart::String(text) => PartitionKeyPart::String(text.into_owned()),
+            FoundPart::Other(part) => part,
+        }
+    }
+
+    fn is(&self, part: &PartitionKeyPart) -> bool {
+        match (self, part) {
+            (FoundPart::String(own), PartitionKeyPart::String(part)) => own == part,
+            (FoundPart::String(_), _) => false,
+            (FoundPart::Other(own), part) => own == part,
+        }
+    }
+}
+
+/// The partition key of a body.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FoundKey<'a> {
+    parts: [Option<FoundPart<'a>>; MAX_PARTS],
+}
+
+impl<'a> FoundKey<'a> {
+    /// From up to three parts.
+    pub fn of(parts: impl IntoIterator<Item = Result<FoundPart<'a>>>) -> Result<FoundKey<'a>> {
+        let mut key = FoundKey {
+            parts: [const { None }; MAX_PARTS],
+        };
+        for (place, part) in key.parts.iter_mut().zip(parts) {
+            *place = Some(part?);
+        }
+        Ok(key)
+    }
+
+    /// Whether it is this one.
+    pub fn is(&self, key: &PartitionKey) -> bool {
+        let parts = self.parts.iter().flatten();
+        parts.clone().count() == key.parts.len()
+            && parts.zip(&key.parts).all(|(own, part)| own.is(part))
+    }
+
+    pub fn into_owned(self) -> PartitionKey {
+        let parts = self.parts.into_iter().flatten();
+        PartitionKey::new(parts.map(FoundPart::into_owned).collect())
+    }
+}
+
+impl PartitionKeyPart {
+    /// As [`FoundPart::of_text`].
+    pub(crate) fn from_text(text: &str) -> Option<PartitionKeyPart> {
+        FoundPart::of_text(text).map(FoundPart::into_owned)
     }
 
     pub(crate) fn encoded(&self) -> Vec<u8> {
