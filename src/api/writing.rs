@@ -1,7 +1,8 @@
 //! Writing: the methods of a container, for callers that wait, for those that do not, and in a transaction.
 //!
 //! [`Writes`] checks its arguments and says which write it is. By [`Writing`] the engine does it; a [`WriteMode`] says
-//! whether the call may wait: [`Waiting`] does. By [`Within`](crate::api::within::Within) it waits in a transaction.
+//! whether the call may wait: [`Waiting`] does, [`NotWaiting`] does not. By [`Within`](crate::api::within::Within) it waits in a
+//! transaction.
 
 use std::borrow::Cow;
 use std::result::Result as Either;
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use crate::api::arguments::{
     KeyBounds, check_item, check_key, check_value, check_value_len, checked_range,
 };
-use crate::base::{Error, Patience, Result, Seq, Timestamp, Ttl, Wait};
+use crate::base::{Error, Now, Patience, Result, Seq, Timestamp, Ttl, Wait};
 use crate::data::batch::{Op, WriteTtl};
 use crate::data::item::Item;
 use crate::data::version::Version;
@@ -76,6 +77,18 @@ pub struct Waiting;
 
 impl WriteMode for Waiting {
     type Patience = Wait;
+
+    #[inline(always)]
+    fn note(&self, begun: Begun) -> Written {
+        begun.written()
+    }
+}
+
+/// The mode of a caller that does not wait, of a database whose writes are not synced.
+pub struct NotWaiting;
+
+impl WriteMode for NotWaiting {
+    type Patience = Now;
 
     #[inline(always)]
     fn note(&self, begun: Begun) -> Written {

@@ -446,6 +446,67 @@ fn conditions_are_looked_up_where_nothing_is_waited_for() {
 }
 
 #[test]
+fn a_put_under_a_condition_is_done_at_once_or_not_at_all() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let options = options(&sim, &clock).reads(Reads::Pread).cache_bytes(0);
+    let (db, items) = unread(&options);
+    let fresh = db.container("fresh").unwrap();
+    let calls = calls(&sim);
+    let any = |_| true;
+    let put = fresh.try_put_if("new", "1", SECOND, |found| found.is_none());
+    let first = put.unwrap().ready().unwrap();
+    let version = first.written.map(|written| written.version());
+    assert_eq!((first.before, version), (None, Some(db.last_version())));
+    let put = fresh.try_put_if("new", "2", SECOND, |found| found.is_none());
+    let refused = put.unwrap().ready().unwrap();
+    assert_eq!((refused.before, refused.written), (version, None));
+    assert_eq!(fresh.try_get("new").unwrap().ready().unwrap().unwrap(), "1");
+    let second = fresh
+        .try_put_if("new", "2", SECOND, any)
+        .unwrap()
+        .ready()
+        .unwrap();
+    assert_eq!(second.before, version);
+    // What has ended is not there.
+    clock.advance(SECOND);
+    let third = fresh
+        .try_put_if("new", "3", SECOND, any)
+        .unwrap()
+        .ready()
+        .unwrap();
+    assert_eq!(third.before, None);
+    assert!(third.written.unwrap().version() > second.written.unwrap().version());
+
+    let last = db.last_version();
+    let itself = |_| fresh.put("new", "4").is_err();
+    assert!(fresh.try_put_if("new", "5", SECOND, itself).is_err());
+    let never = |_| panic!("a file is to be read first");
+    assert_eq!(
+        items.try_put_if("k", "5", SECOND, never).unwrap(),
+        AtOnce::WouldWait
+    );
+    assert_eq!(
+        (db.last_version(), calls.load(Ordering::Relaxed)),
+        (last, 0)
+    );
+    db.close().unwrap();
+    assert!(
+        fresh
+            .try_put_if("new", "6", SECOND, any)
+            .unwrap_err()
+            .is_closed()
+    );
+
+    let db = options.durability(Durability::Sync).open("/db").unwrap();
+    let fresh = db.container("fresh").unwrap();
+    assert_eq!(
+        fresh.try_put_if("new", "7", SECOND, any).unwrap(),
+        AtOnce::WouldWait
+    );
+    assert_eq!(db.last_version(), last);
+}
+
+#[test]
 fn nothing_is_written_where_memory_or_the_log_is_full() {
     let (sim, clock) = (Sim::new(1), ManualClock::new(START));
     let db = options(&sim, &clock)

@@ -1,12 +1,11 @@
 //! Writes that are done without waiting, or not at all.
 //!
-//! The document that is there is read as [`Container::try_read`] reads it, and the write is a batch that relies on it. Where
-//! another writes in between, the call would wait: one that waits is judged by what that has written. So it would where the
-//! container has indexes by name, whose entries a call that waits writes.
+//! They are decided as those that wait are, by the version of what is there. Where the container has indexes by name, whose entries
+//! a call that waits writes, and where others write a replica, they would wait.
 
-use ebbtide::{AtOnce, Batch, Expect, Item, Written};
+use ebbtide::{AtOnce, Version};
 
-use crate::container::{Container, Prepared, conflict};
+use crate::container::{Container, Prepared, conflict, not_found};
 use crate::document::Document;
 use crate::error::Result;
 use crate::etag::Conditions;
@@ -24,8 +23,7 @@ impl Container {
         body: &[u8],
         conditions: &Conditions,
     ) -> Result<AtOnce<(Document, bool)>> {
-        let judge = |found: Option<&Item>| conditions.check(found.map(Item::version));
-        self.try_put(self.prepare(key, body)?, judge)
+        self.try_put(self.prepare(key, body)?, |found| conditions.check(found))
     }
 
     /// As [`Container::create`], without waiting: see [`Container::try_upsert`].
@@ -33,20 +31,19 @@ impl Container {
     /// # Errors
     /// Those of [`Container::create`].
     pub fn try_create(&self, key: &PartitionKey, body: &[u8]) -> Result<AtOnce<Document>> {
-        let judge = |found: Option<&Item>| found.map_or(Ok(()), |_| Err(conflict()));
-        Ok(match self.try_put(self.prepare(key, body)?, judge)? {
+        let is_new = |found: Option<Version>| found.map_or(Ok(()), |_| Err(conflict()));
+        Ok(match self.try_put(self.prepare(key, body)?, is_new)? {
             AtOnce::Ready((document, _)) => AtOnce::Ready(document),
             AtOnce::WouldWait => AtOnce::WouldWait,
         })
     }
 
-    /// Writes a document, and tells whether none was there.
+    /// Writes a document if the version of the live one is accepted, and tells whether none was there.
     fn try_put(
         &self,
         prepared: Prepared,
-        judge: impl FnOnce(Option<&Item>) -> Result<()>,
+        mut accepts: impl FnMut(Option<Version>) -> Result<()>,
     ) -> Result<AtOnce<(Document, bool)>> {
-        let (items, key) = (self.items(), &prepared.key);
         // Held until the write is done: an index that is made meanwhile would lack it.
         let Some(_indexes) = self
             .upkeep()
@@ -55,23 +52,19 @@ impl Container {
         else {
             return Ok(AtOnce::WouldWait);
         };
-        let AtOnce::Ready(found) = items.try_item(key)? else {
+        let mut refusal = None;
+        let Prepared { key, body, ttl, .. } = &prepared;
+        let put = self.items().try_put_if(key, body, *ttl, |found| {
+            refusal = accepts(found).err();
+            refusal.is_none()
+        })?;
+        let AtOnce::Ready(put) = put else {
             return Ok(AtOnce::WouldWait);
         };
-        judge(found.as_ref())?;
-        let expect = found
-            .as_ref()
-            .map_or(Expect::Absent, |item| Expect::Version(item.version()));
-        let mut batch = Batch::new();
-        batch.require(items, key, expect);
-        batch.put_with_ttl(items, key, prepared.body.clone(), prepared.ttl);
-        let written: Written = match self.engine().try_write(&batch) {
-            Ok(AtOnce::Ready(written)) => written,
-            Ok(AtOnce::WouldWait) => return Ok(AtOnce::WouldWait),
-            Err(error) if error.is_conflict() => return Ok(AtOnce::WouldWait),
-            Err(error) => return Err(error.into()),
-        };
+        let written = put
+            .written
+            .ok_or_else(|| refusal.unwrap_or_else(not_found))?;
         let document = self.written(prepared, written.version(), written.written_at());
-        Ok(AtOnce::Ready((document, found.is_none())))
+        Ok(AtOnce::Ready((document, put.before.is_none())))
     }
 }

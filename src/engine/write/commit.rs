@@ -185,6 +185,11 @@ impl Engine {
         })
     }
 
+    /// Whether writes wait for a sync where they say nothing else.
+    pub fn syncs_writes(&self) -> bool {
+        self.options.durability == Durability::Sync
+    }
+
     /// The durability of a batch.
     pub(in crate::engine) fn durability_of(&self, writes: &Writes) -> Durability {
         writes.durability().unwrap_or(self.options.durability)
