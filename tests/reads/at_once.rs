@@ -467,7 +467,7 @@ fn a_put_under_a_condition_is_done_at_once_or_not_at_all() {
         .ready()
         .unwrap();
     assert_eq!(second.before, version);
-    // What has ended is not there.
+    // An item that has ended is not there.
     clock.advance(SECOND);
     let third = fresh
         .try_put_if("new", "3", SECOND, any)
