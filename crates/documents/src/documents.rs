@@ -159,7 +159,7 @@ impl Documents {
     }
 
     /// Over one of several replicas, which others write, too: what one of them does, all see. There are no indexes by name, no
-    /// change feed, no ends, no quotas and no retention of what has expired.
+    /// quotas and no retention of what has expired.
     ///
     /// # Errors
     /// Those of [`Replica::commit`], where the replicas have no documents yet.

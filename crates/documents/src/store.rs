@@ -12,14 +12,16 @@
 //!    others. So its containers are looked up, and never made by asking for them.
 //! 2. Each write to a replica has the versions that it was decided by as conditions, for others write meanwhile. What was decided
 //!    without a write was read at the moment of a snapshot that is no older than the call.
+//! 3. Changes are found in the database of a replica as it is, once that has all that was written before the call, and read in a
+//!    snapshot that is taken after it: a version that was passed over is told by nobody later.
 
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use ebbtide::{
-    Batch, Bytes, Container, ContainerOptions, Database, DefaultTtl, Durability, Expect, Item,
-    Iter, Keys, Snapshot, Ttl, Version, View,
+    Batch, Bytes, Container, ContainerOptions, Database, DefaultTtl, Durability, Expect,
+    Expiration, ExpiryCursor, Item, Iter, Keys, Snapshot, Ttl, Version, View,
 };
 
 use crate::error::{Error, Result};
@@ -40,6 +42,25 @@ pub trait Replica: Send + Sync + 'static {
     /// # Errors
     /// Nobody can say now what was written.
     fn snapshot(&self) -> Result<Snapshot>;
+
+    /// Snapshots that this thread is given from now on have all that the database of this replica has now, and so all that it has
+    /// told in the order of versions.
+    ///
+    /// # Errors
+    /// [`Replica::engine`] and [`Replica::container`] are no more what the snapshots are of; and nobody can say what was written.
+    fn renew(&self) -> Result<()>;
+
+    /// The ends in a container behind a cursor, up to `most` (at least 1), and the cursor behind them, which is good for each
+    /// replica. An end may be given a moment after it.
+    ///
+    /// # Errors
+    /// Those of [`Replica::snapshot`], and of the engine: this replica has some of them no more, or has not come so far.
+    fn ends(
+        &self,
+        container: &str,
+        from: &ExpiryCursor,
+        most: usize,
+    ) -> Result<(Vec<Expiration>, ExpiryCursor)>;
 
     /// The moment by which the last snapshot that this thread was given judges.
     fn now(&self) -> SystemTime;
@@ -208,6 +229,36 @@ impl Store {
     /// The items whose keys begin so.
     pub fn prefix(&self, of: &Container, prefix: impl AsRef<[u8]>) -> Result<Iter> {
         self.range(of, KeyRange::of_prefix(prefix.as_ref().to_vec()))
+    }
+
+    /// Readies a pass over a container of the database that is here: it has all that was written before.
+    pub fn catch_up(&self, with: &Container) -> Result<()> {
+        match self.replica.is_some() && !self.has_container(with.name())? {
+            true => Err(dropped()),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads from now on see all that the database here has told.
+    pub fn renew(&self) -> Result<()> {
+        self.replica
+            .as_ref()
+            .map_or(Ok(()), |replica| replica.renew())
+    }
+
+    /// The ends in a container behind a cursor, and the cursor behind them.
+    pub fn ends(
+        &self,
+        of: &Container,
+        from: &ExpiryCursor,
+        most: usize,
+    ) -> Result<(Vec<Expiration>, ExpiryCursor)> {
+        if let Some(replica) = &self.replica {
+            return replica.ends(of.name(), from, most);
+        }
+        let mut expirations = of.expirations(from.clone());
+        let ends: ebbtide::Result<_> = expirations.by_ref().take(most).collect();
+        Ok((ends?, expirations.cursor()))
     }
 
     pub fn writes(&self) -> Writes {

@@ -14,13 +14,14 @@
 //! 2. No answer is of an earlier entry or an earlier moment than the session token of its request says. Its own token says what it
 //!    saw, so an SDK that merges both, as each does, keeps the promise for its next request.
 //! 3. Reads of a session see an end at most [`SESSION`] late, those that ask for less at most [`WEAK`]: else they are linearizable.
-//! 4. Requests are worked on by threads of their own, each from beginning to end: what is known of one is the thread's.
+//! 4. A feed is of one state of the node: where a snapshot has come meanwhile, its client is to ask again.
+//! 5. Requests are worked on by threads of their own, each from beginning to end: what is known of one is the thread's.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ebbtide::{Container, Database};
+use ebbtide::{Container, Database, Expiration, ExpiryCursor};
 use ebbtide_cluster::{Answered, Batch, Error, Expect, Node, ReadLevel, Snapshot, Token, shared};
 use ebbtide_documents::{Commit, Committed, ErrorKind, Replica, Result, Write};
 use tokio::runtime::Handle;
@@ -244,6 +245,34 @@ impl Replica for OfNode {
 
     fn snapshot(&self) -> Result<ebbtide::Snapshot> {
         Ok((**self.take()?).clone())
+    }
+
+    fn renew(&self) -> Result<()> {
+        let since = under(|under| under.since).unwrap_or_default();
+        let taken = self.node.snapshot(ReadLevel::Local, since);
+        keep(self.runtime.block_on(taken).map_err(failed)?);
+        match self.is_of_now() {
+            true => Ok(()),
+            false => {
+                let message = "This node has taken over the state of another one meanwhile.";
+                let kind = ErrorKind::TooManyRequests;
+                Err(ebbtide_documents::Error::new(kind, message))
+            }
+        }
+    }
+
+    fn ends(
+        &self,
+        container: &str,
+        from: &ExpiryCursor,
+        most: usize,
+    ) -> Result<(Vec<Expiration>, ExpiryCursor)> {
+        let (level, since) = under(|under| (under.level, under.since)).unwrap_or_default();
+        let container = self.node.container(container).at(level).since(since);
+        let mut ends = container.expirations(from.clone());
+        let given = self.runtime.block_on(ends.next(most)).map_err(failed)?;
+        under(|under| (under.since, under.has_seen) = (under.since.max(given.token), true));
+        Ok((given.value, ends.cursor()))
     }
 
     fn now(&self) -> SystemTime {

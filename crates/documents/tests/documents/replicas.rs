@@ -1,10 +1,15 @@
 //! Documents over replicas: two handles that share nothing but a state, as the servers of two nodes do; and what others write
-//! between a decision and its commit. The state is one database of the engine, which does the writes as a cluster does them.
+//! between a decision and its commit, or between the beginning of a request and its feed. The state is one database of the engine,
+//! which does the writes as a cluster does them.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use ebbtide::{Batch, ContainerOptions, Database, Expect, ManualClock, Options, Snapshot};
+use ebbtide::{
+    Batch, ContainerOptions, Database, Expect, Expiration, ExpiryCursor, ManualClock, Options,
+    Snapshot, Version,
+};
 use ebbtide_documents::{
     BatchOperation, ChangeStart, ChangeStartAt, Commit, Conditions, ContainerDefinition, Document,
     Documents, Patch, QueryLimits, Replica, Result, Scope, Write,
@@ -18,6 +23,15 @@ type Meanwhile = Box<dyn FnOnce() + Send>;
 struct OneOf {
     engine: Database,
     meanwhile: Mutex<Option<Meanwhile>>,
+    /// The snapshot that the reads of a request are of.
+    request: Mutex<Option<Snapshot>>,
+}
+
+impl OneOf {
+    /// Begins a request, whose reads are of one moment until they are renewed.
+    fn begin(&self) {
+        *self.request.lock().unwrap() = Some(self.engine.snapshot());
+    }
 }
 
 impl Replica for OneOf {
@@ -33,7 +47,25 @@ impl Replica for OneOf {
     }
 
     fn snapshot(&self) -> Result<Snapshot> {
-        Ok(self.engine.snapshot())
+        let of_request = self.request.lock().unwrap().clone();
+        Ok(of_request.unwrap_or_else(|| self.engine.snapshot()))
+    }
+
+    fn renew(&self) -> Result<()> {
+        *self.request.lock().unwrap() = None;
+        Ok(())
+    }
+
+    fn ends(
+        &self,
+        container: &str,
+        from: &ExpiryCursor,
+        most: usize,
+    ) -> Result<(Vec<Expiration>, ExpiryCursor)> {
+        let container = self.container(container).unwrap();
+        let mut ends = container.expirations(from.clone());
+        let given: ebbtide::Result<_> = ends.by_ref().take(most).collect();
+        Ok((given?, ends.cursor()))
     }
 
     fn now(&self) -> SystemTime {
@@ -98,6 +130,7 @@ fn two() -> (Documents, Documents, Arc<OneOf>, ManualClock) {
         Arc::new(OneOf {
             engine: engine.clone(),
             meanwhile: Mutex::default(),
+            request: Mutex::default(),
         })
     };
     let first = replica();
@@ -260,6 +293,93 @@ fn documents_end_alike_and_records_are_shared() {
     assert_eq!(at_one.all().unwrap().len(), 1);
 }
 
+/// Each page is of a request that began before others wrote, and goes on where a page of the other replica ended: a copy that is
+/// kept by them has what is there, and no version that is there is told twice.
+#[test]
+fn a_copy_by_pages_of_two_replicas_is_what_is_there() {
+    let (one, two, first, clock) = two();
+    let c = container(&one, ",\"defaultTtl\":-1");
+    let other = two.container("db", "c").unwrap();
+    let mut random = testkit::random::Random(17);
+    let (mut copy, mut at) = (BTreeMap::new(), ChangeStartAt::Beginning);
+    for round in 0..300 {
+        first.begin();
+        for _ in 0..random.below(6) {
+            let id = random.below(12).to_string();
+            let ttl = format!(",\"n\":{round},\"ttl\":{}", 1 + random.below(9));
+            let written = match random.below(4) {
+                0 => other.delete(&key(), &id, &Conditions::none()),
+                1 => other.touch(&key(), &id, &Conditions::none()).map(drop),
+                2 => other
+                    .upsert(&key(), &body(&id, ""), &Conditions::none())
+                    .map(drop),
+                _ => other
+                    .upsert(&key(), &body(&id, &ttl), &Conditions::none())
+                    .map(drop),
+            };
+            let _ = written.map_err(|error| assert_eq!(error.status(), 404));
+        }
+        clock.advance(seconds(random.below(2) as u64));
+        let page =
+            [&c, &other][random.below(2)].changes(&ChangeStart::of_all(at), 1 + random.below(4));
+        let page = page.unwrap();
+        let mut last = match at {
+            ChangeStartAt::After(version) => version,
+            _ => Version::start(),
+        };
+        for document in page.documents {
+            assert!(document.version > last && document.version <= page.version);
+            last = document.version;
+            copy.insert(document.id.clone(), told(&document));
+        }
+        at = ChangeStartAt::After(page.version);
+        first.renew().unwrap();
+        if !page.has_more {
+            let there = c.list(&Scope::everything(), 100, None).unwrap().documents;
+            let there: BTreeMap<_, _> = there.iter().map(|d| (d.id.clone(), told(d))).collect();
+            copy.retain(|id, _| there.contains_key(id));
+            assert_eq!(copy, there, "round {round}");
+        }
+    }
+}
+
+#[test]
+fn feeds_begin_with_what_is_written_after_them_and_ends_are_told() {
+    let (one, two, first, clock) = two();
+    let c = container(&one, ",\"defaultTtl\":-1");
+    let other = two.container("db", "c").unwrap();
+    c.create(&key(), &body("1", "")).unwrap();
+    first.begin();
+    other.create(&key(), &body("2", ",\"ttl\":5")).unwrap();
+    let now = c
+        .changes(&ChangeStart::of_all(ChangeStartAt::Now), 10)
+        .unwrap();
+    assert!(now.documents.is_empty());
+    other.create(&key(), &body("3", "")).unwrap();
+    let after = ChangeStart::of_all(ChangeStartAt::After(now.version));
+    let page = c.changes(&after, 10).unwrap();
+    assert_eq!(page.documents.len(), 1);
+    assert_eq!(page.documents[0].id, "3");
+
+    // Another replica may be ahead of this one.
+    let ahead = Version::from_u64(page.version.as_u64() + 1_000);
+    let ahead = ChangeStart::of_all(ChangeStartAt::After(ahead));
+    let page = c.changes(&ahead, 10).unwrap();
+    assert_eq!(ChangeStartAt::After(page.version), ahead.at);
+    assert!(page.documents.is_empty() && !page.has_more);
+
+    c.items().set_keep_expired(seconds(60)).unwrap();
+    clock.advance(seconds(6));
+    let ends = c.ends(&ExpiryCursor::start(), 10).unwrap();
+    assert_eq!(ends.ends[0].document.id, "2");
+    assert!(ends.ends[0].time_to_live_expired && ends.ends.len() == 1);
+    assert!(other.ends(&ends.cursor, 10).unwrap().ends.is_empty());
+
+    one.delete_container("db", "c").unwrap();
+    let gone = refused(other.changes(&after, 10), 404);
+    assert_eq!(gone.sub_status(), 1003);
+}
+
 #[test]
 fn what_replicas_have_not_is_refused_and_policies_are_kept() {
     let (one, two, ..) = two();
@@ -278,9 +398,6 @@ fn what_replicas_have_not_is_refused_and_policies_are_kept() {
     let page = seen.list(&Scope::everything(), 2, None).unwrap();
     assert_eq!(page.documents.len(), 2);
 
-    let feed = c.changes(&ChangeStart::of_all(ChangeStartAt::Beginning), 10);
-    assert!(refused(feed, 501).to_string().contains("change feed"));
-    refused(c.ends(&ebbtide::ExpiryCursor::start(), 10), 501);
     for more in [
         ",\"maxLiveBytes\":1000000",
         ",\"defaultTtl\":10,\"changeFeedPolicy\":{\"retentionDuration\":10}",
