@@ -30,7 +30,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncRead;
 
 use crate::clocks::Clocks;
-use crate::machine::body::{Body, Reply};
+use crate::face::Error;
+use crate::machine::body::{Body, Reply, moment};
 use crate::net::{From, Handler, Hello, Net, NetError, Peer, Tls};
 
 pub const APPEND: u8 = 1;
@@ -56,6 +57,28 @@ pub enum Asked<T> {
     Lost(String),
     /// A majority's disks are short of room; nothing was done.
     NoRoom,
+    /// A container has no room for it by its quota; nothing was done.
+    Full(Full),
+}
+
+/// A container at its quota.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Full {
+    pub container: String,
+    pub limit: u64,
+    pub live: u64,
+    pub frees_at_ms: Option<u64>,
+}
+
+impl std::convert::From<Full> for Error {
+    fn from(full: Full) -> Error {
+        Error::Engine(ebbtide::Error::QuotaFull {
+            container: Some(full.container),
+            limit: full.limit,
+            live: full.live,
+            frees_at: full.frees_at_ms.map(moment),
+        })
+    }
 }
 
 pub type WriteQuestion = Op<Body>;

@@ -17,11 +17,11 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use ebbtide::{
     Batch, Bytes, Container, ContainerOptions, Database, DefaultTtl, Durability, Expect,
-    Expiration, ExpiryCursor, Item, Iter, Keys, Snapshot, Ttl, Version, View,
+    Expiration, ExpiryCursor, Item, Iter, Keys, Quota, Snapshot, Ttl, Version, View,
 };
 
 use crate::error::{Error, Result};
@@ -35,6 +35,9 @@ pub trait Replica: Send + Sync + 'static {
 
     /// The container of this name, as of what this replica has: all that the last snapshot shows, at least.
     fn container(&self, name: &str) -> Option<Container>;
+
+    /// The quota of a container, likewise: the database does not know it.
+    fn quota(&self, name: &str) -> Option<Quota>;
 
     /// The state at a moment, with all that was written before this call began, by whichever replica; the same snapshot as before
     /// may serve a call that has begun before that was taken.
@@ -87,11 +90,34 @@ pub enum Write {
     /// Removes the items of a range.
     DeleteRange(String, Bound<Vec<u8>>, Bound<Vec<u8>>),
     /// Makes a container.
-    Create(String, DefaultTtl),
-    /// Changes the default ttl of a container.
-    SetDefault(String, DefaultTtl),
+    Create(String, ContainerSettings),
+    /// Has a container be set so.
+    Change(String, ContainerSettings),
     /// Drops a container.
     Drop(String),
+}
+
+/// The settings of a container.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ContainerSettings {
+    /// The default ttl.
+    pub default_ttl: DefaultTtl,
+    /// How long what has ended is kept for readers of ends.
+    pub keep_expired: Duration,
+    /// The quota, if there is one.
+    pub quota: Option<Quota>,
+}
+
+impl ContainerSettings {
+    /// Those of a new container with this default ttl.
+    #[must_use]
+    pub fn of(default_ttl: DefaultTtl) -> ContainerSettings {
+        ContainerSettings {
+            default_ttl,
+            keep_expired: Duration::ZERO,
+            quota: None,
+        }
+    }
 }
 
 /// The outcome of [`Replica::commit`].
@@ -198,8 +224,9 @@ impl Store {
             return Ok(self.engine.container_with(name, options.or_keep())?);
         };
         if !self.has_container(name)? {
+            let settings = ContainerSettings::of(default);
             // Where that is a conflict, another one has made it meanwhile.
-            replica.commit(vec![Write::Create(name.to_owned(), default)])?;
+            replica.commit(vec![Write::Create(name.to_owned(), settings)])?;
             let _ = replica.snapshot()?;
         }
         self.container(name)?.ok_or_else(dropped)
@@ -229,6 +256,13 @@ impl Store {
     /// The items whose keys begin so.
     pub fn prefix(&self, of: &Container, prefix: impl AsRef<[u8]>) -> Result<Iter> {
         self.range(of, KeyRange::of_prefix(prefix.as_ref().to_vec()))
+    }
+
+    pub fn quota(&self, of: &Container) -> Option<Quota> {
+        match &self.replica {
+            None => of.quota(),
+            Some(replica) => replica.quota(of.name()),
+        }
     }
 
     /// Readies a pass over a container of the database that is here: it has all that was written before.
@@ -294,11 +328,6 @@ pub(crate) fn view_of(snapshot: &Snapshot, name: &str) -> Result<Option<View>> {
 
 pub(crate) fn dropped() -> Error {
     Error::new(crate::ErrorKind::NotFound, "The container was deleted.").with_sub_status(1003)
-}
-
-/// The error for what replicas have not.
-pub(crate) fn not_over_replicas(what: &str) -> Error {
-    Error::not_implemented(format!("{what} not offered over a cluster yet."))
 }
 
 /// Writes that are done together.
@@ -382,18 +411,18 @@ impl Writes {
         }
     }
 
-    /// Makes a container of this default, which is one of the options.
+    /// Makes a container of these settings, which the options say, too.
     pub fn create_container(
         &mut self,
         name: String,
         options: ContainerOptions,
-        default: DefaultTtl,
+        settings: ContainerSettings,
     ) {
         match self {
             Writes::Batch(batch) => {
                 batch.create_container(name, options);
             }
-            Writes::Values(values) => values.push(Write::Create(name, default)),
+            Writes::Values(values) => values.push(Write::Create(name, settings)),
         }
     }
 
@@ -402,13 +431,13 @@ impl Writes {
         &mut self,
         name: String,
         options: ContainerOptions,
-        default: DefaultTtl,
+        settings: ContainerSettings,
     ) {
         match self {
             Writes::Batch(batch) => {
                 batch.create_container(name, options.or_change());
             }
-            Writes::Values(values) => values.push(Write::SetDefault(name, default)),
+            Writes::Values(values) => values.push(Write::Change(name, settings)),
         }
     }
 

@@ -21,9 +21,9 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ebbtide::{Container, Database, Expiration, ExpiryCursor};
+use ebbtide::{Container, Database, Expiration, ExpiryCursor, Quota};
 use ebbtide_cluster::{Answered, Batch, Error, Expect, Node, ReadLevel, Snapshot, Token, shared};
-use ebbtide_documents::{Commit, Committed, ErrorKind, Replica, Result, Write};
+use ebbtide_documents::{Commit, Committed, ContainerSettings, ErrorKind, Replica, Result, Write};
 use tokio::runtime::Handle;
 
 use crate::handle::writes_nothing;
@@ -194,11 +194,19 @@ impl OfNode {
             Write::DeleteRange(name, from, to) => {
                 batch.delete_range(&of(&name), (from, to));
             }
-            Write::Create(name, default) => {
-                batch.create_container(name, default);
+            Write::Create(name, settings) => {
+                let ContainerSettings {
+                    default_ttl,
+                    keep_expired,
+                    quota,
+                } = settings;
+                batch.create_container_with(name, default_ttl, keep_expired, quota);
             }
-            Write::SetDefault(name, default) => {
-                batch.set_default_ttl(&of(&name), default);
+            Write::Change(name, settings) => {
+                let of = of(&name);
+                batch.set_default_ttl(&of, settings.default_ttl);
+                batch.set_keep_expired(&of, settings.keep_expired);
+                batch.set_quota(&of, settings.quota);
             }
             Write::Drop(name) => {
                 batch.drop_container(name);
@@ -241,6 +249,10 @@ impl Replica for OfNode {
 
     fn container(&self, name: &str) -> Option<Container> {
         shared::container(&self.node, name)
+    }
+
+    fn quota(&self, name: &str) -> Option<Quota> {
+        shared::quota(&self.node, name)
     }
 
     fn snapshot(&self) -> Result<ebbtide::Snapshot> {
@@ -305,6 +317,34 @@ impl Replica for OfNode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// No request asks for ends yet; other programs do.
+    #[test]
+    fn ends_are_told_of_what_is_kept() {
+        use ebbtide_documents::{ContainerDefinition, Documents};
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let node = runtime.block_on(Node::open(folder.path())).unwrap();
+        let replica = Arc::new(OfNode::new(node.clone(), runtime.handle().clone()));
+        let documents = Documents::over(replica).unwrap();
+        documents.create_database("db").unwrap();
+        let definition = br#"{"id":"c","partitionKey":{"paths":["/id"]},"defaultTtl":-1,"changeFeedPolicy":{"retentionDuration":60}}"#;
+        let definition = ContainerDefinition::from_json(definition).unwrap();
+        let c = documents.create_container("db", definition).unwrap();
+        let made = c.create(&"a".into(), br#"{"id":"a","ttl":1}"#).unwrap();
+        c.create(&"b".into(), br#"{"id":"b"}"#).unwrap();
+        let (mut cursor, mut told) = (ExpiryCursor::start(), vec![]);
+        while told.is_empty() {
+            let page = c.ends(&cursor, 10).unwrap();
+            cursor = page.cursor;
+            told = page.ends;
+        }
+        assert_eq!(told.len(), 1);
+        assert!(told[0].document.id == "a" && told[0].time_to_live_expired);
+        assert_eq!(Some(told[0].expired_at), made.expires_at);
+        assert!(c.ends(&cursor, 10).unwrap().ends.is_empty());
+        runtime.block_on(node.close()).unwrap();
+    }
 
     #[test]
     fn tokens_are_read_as_they_are_written() {

@@ -16,6 +16,7 @@ mod answering;
 mod checking;
 mod identity;
 mod options;
+mod quotas;
 mod reads;
 mod surveying;
 mod tasks;
@@ -38,6 +39,7 @@ pub use self::options::NodeOptions;
 pub use self::reads::Snapshot;
 
 use self::identity::Identity;
+use self::quotas::Quotas;
 use self::reads::Bound;
 use crate::calls::{self, Calls, Change, Changed};
 use crate::check::Checks;
@@ -69,6 +71,7 @@ pub struct Core {
     bound: Bound,
     checks: Arc<Checks>,
     rooms: Arc<Rooms>,
+    quotas: Quotas,
     /// The own uptime when a reader of ends last had time moved, in milliseconds.
     ticked: AtomicU64,
     check_every: Option<Duration>,
@@ -140,6 +143,12 @@ impl Core {
     /// Of what is applied.
     pub fn default_ttl(&self, container: &str) -> Result<DefaultTtl, Error> {
         self.replica.default_ttl(container)
+    }
+
+    /// Of what is applied.
+    pub fn quota(&self, container: &str) -> Result<Option<ebbtide::Quota>, Error> {
+        self.replica.has(container)?;
+        Ok(self.replica.quota(container))
     }
 
     /// Between attempts of a caller whom others were quicker than; each a bit longer.
@@ -244,6 +253,7 @@ impl Node {
             bound: Bound::default(),
             checks,
             rooms,
+            quotas: Quotas::default(),
             ticked: AtomicU64::new(0),
             check_every: options.check_every,
             tasks: Mutex::default(),
@@ -475,6 +485,11 @@ impl Node {
         self.shared.replica.container(name)
     }
 
+    /// The quota of a container, likewise.
+    pub(crate) fn quota_here(&self, name: &str) -> Option<ebbtide::Quota> {
+        self.shared.replica.quota(name)
+    }
+
     /// Figures of this node's state: of its own disk and memory, and no other's.
     #[must_use]
     pub fn stats(&self) -> ebbtide::Stats {
@@ -561,5 +576,6 @@ fn changed(answer: Changed) -> Result<(), Error> {
         calls::Asked::NotLeading => Err(Error::NoLeader),
         calls::Asked::Lost(why) => Err(Error::Unknown(why)),
         calls::Asked::NoRoom => Err(Error::NoRoom),
+        calls::Asked::Full(full) => Err(full.into()),
     }
 }

@@ -401,6 +401,15 @@ impl Replica {
         Ok(self.reader.default_ttl(container)?)
     }
 
+    pub fn quota(&self, container: &str) -> Option<ebbtide::Quota> {
+        self.reader.quota(container)
+    }
+
+    /// Whether any container has a quota.
+    pub fn has_quotas(&self) -> bool {
+        self.reader.has_quotas()
+    }
+
     /// The changes behind a position.
     pub fn changes(
         &self,

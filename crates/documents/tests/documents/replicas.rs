@@ -8,11 +8,11 @@ use std::time::SystemTime;
 
 use ebbtide::{
     Batch, ContainerOptions, Database, Expect, Expiration, ExpiryCursor, ManualClock, Options,
-    Snapshot, Version,
+    Quota, Snapshot, Version,
 };
 use ebbtide_documents::{
-    BatchOperation, ChangeStart, ChangeStartAt, Commit, Conditions, ContainerDefinition, Document,
-    Documents, Patch, QueryLimits, Replica, Result, Scope, Write,
+    BatchOperation, ChangeStart, ChangeStartAt, Commit, Conditions, ContainerDefinition,
+    ContainerSettings, Document, Documents, Patch, QueryLimits, Replica, Result, Scope, Write,
 };
 
 use super::{START_MS, body, container, key, refused, seconds};
@@ -44,6 +44,10 @@ impl Replica for OneOf {
         let is_there = known.iter().any(|known| known == name);
         let kept = ContainerOptions::new().or_keep();
         is_there.then(|| self.engine.container_with(name, kept).unwrap())
+    }
+
+    fn quota(&self, name: &str) -> Option<Quota> {
+        self.container(name)?.quota()
     }
 
     fn snapshot(&self) -> Result<Snapshot> {
@@ -87,14 +91,37 @@ impl Replica for OneOf {
                 Write::Put(..) | Write::Delete(..) | Write::Expire(..)
             )
         });
+        let lifts = |write: &Write| match write {
+            Write::Change(name, settings) if settings.quota.is_none() => Some(name.clone()),
+            _ => None,
+        };
+        let lifted: Vec<String> = containers.iter().filter_map(lifts).collect();
         for write in conditions.into_iter().chain(containers).chain(items) {
             self.add(&mut batch, write);
         }
         match self.engine.commit(&batch) {
-            Ok(written) => Ok(Commit::Done(written.into())),
+            Ok(written) => {
+                // No batch of the engine lifts one.
+                for name in lifted {
+                    self.container(&name).unwrap().set_quota(None)?;
+                }
+                Ok(Commit::Done(written.into()))
+            }
             Err(error) if error.is_conflict() => Ok(Commit::Conflict),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+fn options(settings: ContainerSettings) -> ContainerOptions {
+    let options = ContainerOptions::new()
+        .default_ttl(settings.default_ttl)
+        .keep_expired(settings.keep_expired);
+    match settings.quota {
+        Some(quota) => options
+            .max_live_bytes(quota.max_live_bytes)
+            .when_full(quota.when_full),
+        None => options,
     }
 }
 
@@ -110,10 +137,10 @@ impl OneOf {
             Write::Expire(name, key, ttl) => batch.expire(of(&name), key, ttl),
             Write::Delete(name, key) => batch.delete(of(&name), key),
             Write::DeleteRange(name, from, to) => batch.delete_range(of(&name), (from, to)),
-            Write::Create(name, default) => {
-                batch.create_container(name, ContainerOptions::new().default_ttl(default))
+            Write::Create(name, settings) => batch.create_container(name, options(settings)),
+            Write::Change(name, settings) => {
+                batch.create_container(name, options(settings).or_change())
             }
-            Write::SetDefault(name, default) => batch.set_default_ttl(of(&name), default),
             Write::Drop(name) => batch.drop_container(name),
         };
     }
@@ -381,7 +408,7 @@ fn feeds_begin_with_what_is_written_after_them_and_ends_are_told() {
 }
 
 #[test]
-fn what_replicas_have_not_is_refused_and_policies_are_kept() {
+fn policies_are_kept_and_queries_scan() {
     let (one, two, ..) = two();
     let policy = ",\"indexingPolicy\":{\"includedPaths\":[{\"path\":\"/n/?\"}],\"excludedPaths\":[{\"path\":\"/*\"}]}";
     let c = container(&one, policy);
@@ -397,13 +424,35 @@ fn what_replicas_have_not_is_refused_and_policies_are_kept() {
     assert_eq!(ordered, ["2", "3"]);
     let page = seen.list(&Scope::everything(), 2, None).unwrap();
     assert_eq!(page.documents.len(), 2);
+}
 
-    for more in [
-        ",\"maxLiveBytes\":1000000",
-        ",\"defaultTtl\":10,\"changeFeedPolicy\":{\"retentionDuration\":10}",
-    ] {
-        let text = format!("{{\"id\":\"q\",\"partitionKey\":{{\"paths\":[\"/p\"]}}{more}}}");
-        let definition = ContainerDefinition::from_json(text.as_bytes()).unwrap();
-        refused(two.create_container("db", definition), 501);
-    }
+#[test]
+fn quotas_and_retention_are_those_of_all_replicas() {
+    let (one, two, _, clock) = two();
+    let retention = ",\"defaultTtl\":-1,\"changeFeedPolicy\":{\"retentionDuration\":10}";
+    let c = container(&one, &format!("{retention},\"maxLiveBytes\":1000"));
+    let other = two.container("db", "c").unwrap();
+    assert_eq!(other.definition().max_live_bytes, Some(1_000));
+    assert_eq!(other.to_json(), c.to_json());
+    let wide = format!(",\"ttl\":5,\"x\":\"{}\"", "x".repeat(600));
+    other.create(&key(), &body("1", &wide)).unwrap();
+    let full = refused(c.create(&key(), &body("2", &wide)), 403);
+    assert_eq!(full.sub_status(), 1014);
+    clock.advance(seconds(300));
+    let ends = other.ends(&ExpiryCursor::start(), 10).unwrap().ends;
+    assert_eq!(ends[0].document.id, "1");
+    c.create(&key(), &body("2", &wide)).unwrap();
+
+    let mut definition = (*c.definition()).clone();
+    definition.max_live_bytes = Some(3_000);
+    two.replace_container("db", definition.clone()).unwrap();
+    let c = one.container("db", "c").unwrap();
+    assert_eq!(c.definition().max_live_bytes, Some(3_000));
+    c.create(&key(), &body("3", &wide)).unwrap();
+    definition.max_live_bytes = None;
+    definition.other.clear();
+    one.replace_container("db", definition).unwrap();
+    let other = two.container("db", "c").unwrap();
+    assert_eq!(other.definition().max_live_bytes, None);
+    assert_eq!(other.items().keep_expired(), seconds(0));
 }

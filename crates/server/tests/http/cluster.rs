@@ -3,6 +3,7 @@
 //! this process, each over a node, or in processes of their own that are killed.
 
 mod feeds;
+mod quotas;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -441,10 +442,6 @@ fn throughput_and_partitions_are_those_of_all_servers() {
 fn what_is_not_offered_over_a_cluster_says_so() {
     let world = World::new();
     let client = world.clients()[1];
-    let quota = r#"{"id":"q","partitionKey":{"paths":["/pk"],"kind":"Hash"},"maxLiveBytes":1000}"#;
-    let quota = client.post("/dbs/shop/colls", quota, &[]);
-    assert_eq!(quota.status, 501, "{}", quota.body);
-    assert!(quota.body.contains("over a cluster"), "{}", quota.body);
     let moved = client.post("/_clock", r#"{"advance":"2h"}"#, &[]);
     assert_eq!(moved.status, 403);
     assert_eq!(client.get("/", &[]).json()["id"], json!("ebbtide"));
