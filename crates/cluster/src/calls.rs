@@ -11,6 +11,7 @@
 //! | 10 digest | the index of a check | [`Digested`](crate::check::Digested) |
 //! | 11 checked | [`Checked`](crate::Checked): digests of all nodes | nothing |
 //! | 12 status | nothing | [`Told`](crate::Told) |
+//! | 13 standing | nothing | the index of a committed change of members by which the asker is none; none: it is one, or may be |
 //!
 //! Invariants:
 //!
@@ -46,6 +47,7 @@ pub const CLUSTER: u8 = 9;
 pub const DIGEST: u8 = 10;
 pub const CHECKED: u8 = 11;
 pub const STATUS: u8 = 12;
+pub const STANDING: u8 = 13;
 
 /// The answer of a node that was asked as the leader.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -18,6 +18,7 @@ mod identity;
 mod options;
 mod quotas;
 mod reads;
+mod standing;
 mod surveying;
 mod tasks;
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub use self::reads::Snapshot;
 use self::identity::Identity;
 use self::quotas::Quotas;
 use self::reads::Bound;
+use self::standing::Standing;
 use crate::calls::{self, Calls, Change, Changed};
 use crate::check::Checks;
 use crate::clocks::Vetted;
@@ -72,6 +74,7 @@ pub struct Core {
     checks: Arc<Checks>,
     rooms: Arc<Rooms>,
     quotas: Quotas,
+    standing: Standing,
     /// The own uptime when a reader of ends last had time moved, in milliseconds.
     ticked: AtomicU64,
     check_every: Option<Duration>,
@@ -254,6 +257,7 @@ impl Node {
             checks,
             rooms,
             quotas: Quotas::default(),
+            standing: Standing::default(),
             ticked: AtomicU64::new(0),
             check_every: options.check_every,
             tasks: Mutex::default(),
@@ -271,6 +275,7 @@ impl Node {
             let _ = node.close().await;
             return Err(error);
         }
+        node.shared.standing.placed();
         Ok(node)
     }
 
@@ -455,7 +460,8 @@ impl Node {
         self.shared.replica.leader().map(|leader| leader.node)
     }
 
-    /// Takes a node out of the cluster. It is not to come back: a new node has a new folder.
+    /// Takes a node out of the cluster. It is not to come back: a new node has a new folder. It learns it from the others within
+    /// seconds, if it runs, or when it is opened again: then all its calls are [`Error::Removed`].
     ///
     /// # Errors
     /// [`Error::Members`]: it is the last one that votes, or others change members at the moment; and those of a write.
