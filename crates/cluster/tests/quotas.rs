@@ -115,13 +115,24 @@ async fn writes_over_a_quota_are_refused_at_each_node_and_by_each_leader() {
             let same = there.put_with_ttl(&key, value(), Duration::from_secs(103));
             assert!(!is_full(&same.await), "one that takes the place of another");
             there.touch(&key).await.unwrap();
+            // One is removed with what comes.
+            let mut batch = Batch::new();
+            batch.put_with_ttl(&there, "x-0003", value(), Duration::from_secs(103));
+            batch.delete(&there, &key);
+            assert!(!is_full(&node.write(batch).await));
+            let mut batch = Batch::new();
+            batch.put_with_ttl(&there, &key, value(), Duration::from_secs(103));
+            batch.delete(&there, "x-0003");
+            assert!(!is_full(&node.write(batch).await));
         }
         assert_eq!(c.get("small").await.unwrap().value, None);
         assert_eq!(c.get("more").await.unwrap().value, None);
-        // What has ended counts no more, though nobody has written since.
+        // Items that have ended count no more, though nobody has written since.
         match round {
             0 => cluster.advance(1_000_000),
-            _ => drop(c.delete_range(..).await.unwrap()),
+            _ => {
+                c.delete_range(..).await.unwrap();
+            }
         }
     }
     c.put("more", value()).await.unwrap();

@@ -16,7 +16,7 @@
 //! 1. Every byte that is proposed under a quota is in the slack taken since the last estimate, in flight, or in the state that is
 //!    estimated. An op whose asker has given it up is in flight no more, until it is applied.
 //! 2. Slack is of one quota and one term: in another term other nodes have proposed.
-//! 3. What is decided here reaches other nodes by entries alone.
+//! 3. A decision reaches other nodes by entries alone.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,7 +39,7 @@ const PAUSES: u32 = 200;
 #[derive(Default)]
 pub(super) struct Quotas(Mutex<HashMap<String, Arc<Allowance>>>);
 
-/// What a container lets writes add before live bytes are estimated anew.
+/// The bytes that a container lets writes add before live bytes are estimated anew.
 #[derive(Default)]
 struct Allowance {
     state: Mutex<Slack>,
@@ -110,11 +110,12 @@ fn weight_of(key: &[u8], value: &[u8]) -> u64 {
     (key.len() + value.len() + 16) as u64
 }
 
-/// The bytes that a write adds, if it replaces nothing; only what is put is new.
-fn weight(write: &Write) -> u64 {
+/// The bytes of what a write leaves in the place of an item that it replaces or removes; none: it does neither.
+fn leaves(write: &Write) -> Option<u64> {
     match &write.act {
-        Act::Put(value, _) => weight_of(&write.key, value),
-        _ => 0,
+        Act::Put(value, _) => Some(weight_of(&write.key, value)),
+        Act::Delete | Act::Take => Some(0),
+        Act::Touch | Act::Expire(_) | Act::Require => None,
     }
 }
 
@@ -149,7 +150,7 @@ impl Growth {
 /// A write that is to be charged, and what it is charged to.
 struct Coming {
     container: Container,
-    /// The last write to each key: its bytes.
+    /// The last write to each key: what it leaves.
     puts: BTreeMap<Vec<u8>, u64>,
     quota: Quota,
     in_flight: u64,
@@ -161,7 +162,7 @@ struct Coming {
 /// The estimate for one.
 struct Seen {
     live: u64,
-    /// What it adds.
+    /// The bytes that it adds.
     added: u64,
     /// Something has ended by the clock, and not by the log's time yet.
     has_ended: bool,
@@ -180,8 +181,8 @@ impl Coming {
             true => vec![],
             false => self.container.due(),
         };
-        let mut ends = ends.into_iter().map(|due| due.until);
-        let ends: Vec<SystemTime> = ends.by_ref().filter(|end| *end > self.now).collect();
+        let ends = ends.into_iter().map(|due| due.until);
+        let ends: Vec<SystemTime> = ends.filter(|end| *end > self.now).collect();
         let by_clock = |wall| self.container.preview_expire_before(wall).bytes > 0;
         Ok(Seen {
             live,
@@ -244,7 +245,7 @@ impl Core {
         // All in one order: one that waits for bytes in flight holds only charges that none before it waits for.
         let mut containers: BTreeMap<&str, u64> = BTreeMap::new();
         for write in body.items() {
-            *containers.entry(&write.container).or_default() += weight(write);
+            *containers.entry(&write.container).or_default() += leaves(write).unwrap_or(0);
         }
         for (container, bytes) in containers.into_iter().filter(|(_, bytes)| *bytes > 0) {
             let Some(quota) = self.replica.quota(container) else {
@@ -272,8 +273,8 @@ impl Core {
         let (quota, limit) = (of.0, of.0.max_live_bytes);
         let items = body.items().iter();
         let own = items.filter(|write| write.container == container);
-        let puts = own.map(|write| (write.key.to_vec(), weight(write)));
-        let puts: BTreeMap<Vec<u8>, u64> = puts.filter(|(_, bytes)| *bytes > 0).collect();
+        let puts = own.filter_map(|write| Some((write.key.to_vec(), leaves(write)?)));
+        let puts: BTreeMap<Vec<u8>, u64> = puts.collect();
         let bytes = puts.values().sum();
         let _one = allowance.estimating.lock().await;
         if allowance.take(of, bytes) {
