@@ -187,7 +187,7 @@ async fn room_is_made_by_what_ends_soonest_on_all_nodes_alike() {
         assert!(bytes <= LIMIT * 105 / 100, "{bytes}");
         assert!(round < 3 || bytes >= LIMIT * 85 / 100, "{bytes}");
         assert!(after.contains_key(&b"stays"[..]));
-        // Whatever was there and is gone ended before all of that which stayed.
+        // Items that were there and are gone ended before all of those that stayed.
         let gone = before.iter().filter(|(key, _)| !after.contains_key(*key));
         let last_gone = gone.filter_map(|(_, end)| *end).max().unwrap_or(0);
         let stayed = before.iter().filter(|(key, _)| after.contains_key(*key));
