@@ -158,7 +158,7 @@ fn whichever_server_is_asked_documents_are_the_same() {
     world.compare();
 }
 
-/// Who has seen that a document is gone has a token of that, too.
+/// A session that has seen that a document is gone has a token of that, too.
 #[test]
 fn a_document_that_was_seen_to_be_gone_is_not_shown_again() {
     let world = World::new();
