@@ -189,9 +189,12 @@ fn three_processes_are_a_cluster_that_loses_its_leader_and_goes_on() {
     );
     let unknown = world.fails(1, &["cluster", "remove", "1", &gone.node]);
     assert!(unknown.contains("cluster status"), "{unknown}");
-    wait_until("who was taken out is not ready", || {
-        gone.get("/readyz").0 == 503
+    wait_until("who was taken out says so", || {
+        let (code, why) = gone.get("/readyz");
+        code == 503 && why.contains("was taken out")
     });
+    let table = world.ok(&["cluster", "status", &gone.dir]);
+    assert!(table.contains("was taken out"), "{table}");
     drop(gone);
 
     let led = world.wait_for_leader(&nodes[0], |_| true);

@@ -11,6 +11,7 @@
 //! | 10 digest | the index of a check | [`Digested`](crate::check::Digested) |
 //! | 11 checked | [`Checked`](crate::Checked): digests of all nodes | nothing |
 //! | 12 status | nothing | [`Told`](crate::Told) |
+//! | 13 standing | nothing | the index of a committed change of members by which the asker is none; none: it is one, or may be |
 //!
 //! Invariants:
 //!
@@ -30,7 +31,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncRead;
 
 use crate::clocks::Clocks;
-use crate::machine::body::{Body, Reply};
+use crate::face::Error;
+use crate::machine::body::{Body, Reply, moment};
 use crate::net::{From, Handler, Hello, Net, NetError, Peer, Tls};
 
 pub const APPEND: u8 = 1;
@@ -45,6 +47,7 @@ pub const CLUSTER: u8 = 9;
 pub const DIGEST: u8 = 10;
 pub const CHECKED: u8 = 11;
 pub const STATUS: u8 = 12;
+pub const STANDING: u8 = 13;
 
 /// The answer of a node that was asked as the leader.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -56,6 +59,28 @@ pub enum Asked<T> {
     Lost(String),
     /// A majority's disks are short of room; nothing was done.
     NoRoom,
+    /// A container has no room for it by its quota; nothing was done.
+    Full(Full),
+}
+
+/// A container at its quota.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Full {
+    pub container: String,
+    pub limit: u64,
+    pub live: u64,
+    pub frees_at_ms: Option<u64>,
+}
+
+impl std::convert::From<Full> for Error {
+    fn from(full: Full) -> Error {
+        Error::Engine(ebbtide::Error::QuotaFull {
+            container: Some(full.container),
+            limit: full.limit,
+            live: full.live,
+            frees_at: full.frees_at_ms.map(moment),
+        })
+    }
 }
 
 pub type WriteQuestion = Op<Body>;

@@ -10,6 +10,12 @@ pub fn database(node: &Node) -> ebbtide::Database {
     node.database()
 }
 
+/// The quota of a container, which the database does not know.
+#[must_use]
+pub fn quota(node: &Node, name: &str) -> Option<ebbtide::Quota> {
+    node.quota_here(name)
+}
+
 /// A container of it.
 #[must_use]
 pub fn container(node: &Node, name: &str) -> Option<ebbtide::Container> {

@@ -114,7 +114,8 @@ impl Container {
     pub fn definition(&self) -> Arc<ContainerDefinition> {
         let mut definition = self.resource().definition;
         let default_ttl = self.items().default_ttl();
-        let max_live_bytes = self.items().quota().map(|quota| quota.max_live_bytes);
+        let quota = self.store().quota(self.items());
+        let max_live_bytes = quota.map(|quota| quota.max_live_bytes);
         if (definition.default_ttl, definition.max_live_bytes) != (default_ttl, max_live_bytes) {
             let changed = Arc::make_mut(&mut definition);
             (changed.default_ttl, changed.max_live_bytes) = (default_ttl, max_live_bytes);

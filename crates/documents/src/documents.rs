@@ -31,7 +31,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::SystemTime;
 
-use ebbtide::{ContainerOptions, DefaultTtl, Expect, Item, Iter, Ttl};
+use ebbtide::{ContainerOptions, DefaultTtl, Expect, Item, Iter, Quota, Ttl, WhenFull};
 use serde_json::json;
 
 use crate::catalog::{
@@ -44,7 +44,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::etag::Conditions;
 use crate::index_changes::IndexCatalog;
 use crate::resource_id::ResourceId;
-use crate::store::{Commit, Committed, Replica, Store, Writes, not_over_replicas};
+use crate::store::{Commit, Committed, ContainerSettings, Replica, Store, Writes};
 use crate::write::contended;
 
 /// The highest number of a resource id: one bit says that it is a container's.
@@ -109,15 +109,32 @@ impl fmt::Debug for Documents {
     }
 }
 
-/// The settings of the engine's container for a definition.
-fn options(definition: &ContainerDefinition) -> Result<ContainerOptions> {
+/// The settings of the engine's container for a definition, where this was its quota before.
+fn settings(
+    definition: &ContainerDefinition,
+    before: Option<Quota>,
+) -> Result<(ContainerOptions, ContainerSettings)> {
+    // A definition does not say what is done where it is full: the word of an operator stays.
+    let when_full = before.map_or(WhenFull::Refuse, |quota| quota.when_full);
+    let quota = |max_live_bytes| Quota {
+        max_live_bytes,
+        when_full,
+    };
+    let settings = ContainerSettings {
+        default_ttl: definition.default_ttl,
+        keep_expired: definition.keep_expired()?,
+        quota: definition.max_live_bytes.map(quota),
+    };
     let options = ContainerOptions::new()
-        .default_ttl(definition.default_ttl)
-        .keep_expired(definition.keep_expired()?);
-    Ok(match definition.max_live_bytes {
-        Some(bytes) => options.max_live_bytes(bytes),
+        .default_ttl(settings.default_ttl)
+        .keep_expired(settings.keep_expired);
+    let options = match settings.quota {
+        Some(quota) => options
+            .max_live_bytes(quota.max_live_bytes)
+            .when_full(quota.when_full),
         None => options,
-    })
+    };
+    Ok((options, settings))
 }
 
 /// Takes away a quota that a definition has no more: a batch cannot. After a crash before this the quota stays, of a change
@@ -157,8 +174,7 @@ impl Documents {
         Ok(documents)
     }
 
-    /// Over one of several replicas, which others write, too: what one of them does, all see. There are no indexes by name, no
-    /// change feed, no ends, no quotas and no retention of what has expired.
+    /// Over one of several replicas, which others write, too: what one of them does, all see. There are no indexes by name.
     ///
     /// # Errors
     /// Those of [`Replica::commit`], where the replicas have no documents yet.
@@ -308,7 +324,7 @@ impl Documents {
         database: &str,
         definition: ContainerDefinition,
     ) -> Result<Container> {
-        self.check(&definition)?;
+        definition.check()?;
         let _changing = self.changing();
         let ((rid, dropped), written) = self.change(|batch| {
             let database = self.database_item(database)?;
@@ -323,11 +339,8 @@ impl Documents {
             // The highest bit says that it is a container's.
             let number = self.number(batch)? | 1 << 31;
             let rid = database.rid.child(&number.to_be_bytes());
-            batch.create_container(
-                rid.to_string(),
-                options(&definition)?,
-                definition.default_ttl,
-            );
+            let (options, settings) = settings(&definition, None)?;
+            batch.create_container(rid.to_string(), options, settings);
             let paths = self.indexes().paths_of(&definition);
             self.indexes()
                 .make(batch, rid, paths, definition.default_ttl);
@@ -349,22 +362,6 @@ impl Documents {
             written_at: written.written_at,
         };
         self.handle(rid, resource)
-    }
-
-    /// Refuses what is no definition, and what replicas do not keep.
-    fn check(&self, definition: &ContainerDefinition) -> Result<()> {
-        definition.check()?;
-        if self.store().is_replica() {
-            if definition.max_live_bytes.is_some() {
-                return Err(not_over_replicas("Quotas (maxLiveBytes) are"));
-            }
-            if !definition.keep_expired()?.is_zero() {
-                return Err(not_over_replicas(
-                    "Documents that have expired (retentionDuration) are",
-                ));
-            }
-        }
-        Ok(())
     }
 
     /// The record of a container of this id or `_rid`.
@@ -410,7 +407,7 @@ impl Documents {
         definition: ContainerDefinition,
         conditions: &Conditions,
     ) -> Result<Container> {
-        self.check(&definition)?;
+        definition.check()?;
         let container = self.container(database, &definition.id)?;
         let changing = self.changing();
         let mut held = container.upkeep().hold_all();
@@ -427,13 +424,9 @@ impl Documents {
             }
             conditions.check(Some(item.version()))?;
             self.require(batch, item.key(), Some(&item));
-            let mut options = options(&definition)?;
-            if let Some(quota) = old.items().quota() {
-                // A definition does not say what is done where it is full: the word of an operator stays.
-                options = options.when_full(quota.when_full);
-            }
-            let default = definition.default_ttl;
-            batch.change_container(old.rid().to_string(), options, default);
+            let quota = self.store().quota(old.items());
+            let (options, settings) = settings(&definition, quota)?;
+            batch.change_container(old.rid().to_string(), options, settings);
             let paths = self.indexes().paths_of(&definition);
             let (rid, default) = (old.rid(), definition.default_ttl);
             self.indexes()

@@ -15,7 +15,6 @@ use crate::document::{Document, id_in};
 use crate::error::Result;
 use crate::key_range::KeyRange;
 use crate::last_pass::{ChangeStart, ChangeStartAt, Rest};
-use crate::store::not_over_replicas;
 
 /// The keys that a pass keeps, if a page is no larger: some megabytes.
 const KEPT: usize = 16_384;
@@ -78,9 +77,7 @@ impl Container {
     /// # Errors
     /// [`BadRequest`](crate::ErrorKind::BadRequest): no partition key of this container.
     pub fn changes(&self, from: &ChangeStart, limit: usize) -> Result<ChangeFeedPage> {
-        if self.store().is_replica() {
-            return Err(not_over_replicas("The change feed is"));
-        }
+        self.store().catch_up(self.items())?;
         let mut page = self.page_of_changes(from, limit.max(1))?;
         while page.documents.is_empty() && page.has_more {
             let at = ChangeStartAt::After(page.version);
@@ -93,14 +90,17 @@ impl Container {
     fn page_of_changes(&self, from: &ChangeStart, limit: usize) -> Result<ChangeFeedPage> {
         let kept = self.last_pass().take(from);
         let is_of_now = kept.is_none();
-        let mut rest = kept.map_or_else(|| self.pass(from, limit.max(KEPT)), Ok)?;
+        let passed = kept.map_or_else(|| self.pass(from, limit.max(KEPT)), Ok);
+        // Also where it is of an earlier page, which another thread may have made meanwhile.
+        self.store().renew()?;
+        let mut rest = passed?;
         let (mut documents, mut bytes, mut read) = (vec![], 0, 0);
         for (version, key) in rest.found.iter().take(limit) {
             if bytes >= PAGE_BYTES {
                 break;
             }
             read += 1;
-            if let Some(item) = self.items().item(key)?
+            if let Some(item) = self.store().item(self.items(), key)?
                 && item.version() == *version
             {
                 bytes += item.value().len();
@@ -189,17 +189,13 @@ impl Container {
     /// [`Gone`](crate::ErrorKind::Gone): documents that ended since were purged already; start anew with
     /// [`ExpiryCursor::start`].
     pub fn ends(&self, from: &ExpiryCursor, limit: usize) -> Result<EndsPage> {
-        if self.store().is_replica() {
-            return Err(not_over_replicas("The ends of documents are"));
-        }
-        let mut expirations = self.items().expirations(from.clone());
-        let (mut ends, limit) = (vec![], limit.max(1));
-        for expiration in expirations.by_ref().take(limit) {
-            ends.push(self.end_of(expiration?)?);
-        }
+        let limit = limit.max(1);
+        let (expirations, cursor) = self.store().ends(self.items(), from, limit)?;
+        let ends = expirations.into_iter().map(|end| self.end_of(end));
+        let ends = ends.collect::<Result<Vec<_>>>()?;
         Ok(EndsPage {
             has_more: ends.len() == limit,
-            cursor: expirations.cursor(),
+            cursor,
             ends,
         })
     }

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::indexes::{Indexes, covers, entries_name, record_key};
 use crate::key_range::KeyRange;
 use crate::resource_id::ResourceId;
-use crate::store::{Store, Writes};
+use crate::store::{ContainerSettings, Store, Writes};
 
 /// The indexes of containers in the catalog and the engine. Over replicas there are none: their entries would have to end in the
 /// same entry of the log as the documents of which they are, and queries do without.
@@ -109,7 +109,7 @@ impl IndexCatalog<'_> {
         default: DefaultTtl,
     ) {
         let options = ContainerOptions::new().default_ttl(default);
-        batch.create_container(entries_name(rid), options, default);
+        batch.create_container(entries_name(rid), options, ContainerSettings::of(default));
         indexes.store(batch, self.catalog, rid);
     }
 
@@ -138,7 +138,8 @@ impl IndexCatalog<'_> {
                     batch.delete_range(entries, entry::all_of(index.number));
                 }
                 let options = ContainerOptions::new().default_ttl(default);
-                batch.change_container(entries_name(rid), options, default);
+                let settings = ContainerSettings::of(default);
+                batch.change_container(entries_name(rid), options, settings);
                 old.with_paths(paths, false).store(batch, self.catalog, rid);
             }
             _ => {

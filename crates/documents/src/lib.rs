@@ -108,4 +108,4 @@ pub use query::QueryLimits;
 pub use records::Records;
 pub use resource_id::ResourceId;
 pub use search::QueryPage;
-pub use store::{Commit, Committed, Replica, Write};
+pub use store::{Commit, Committed, ContainerSettings, Replica, Write};

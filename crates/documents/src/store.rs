@@ -12,14 +12,16 @@
 //!    others. So its containers are looked up, and never made by asking for them.
 //! 2. Each write to a replica has the versions that it was decided by as conditions, for others write meanwhile. What was decided
 //!    without a write was read at the moment of a snapshot that is no older than the call.
+//! 3. Changes are found in the database of a replica as it is, once that has all that was written before the call, and read in a
+//!    snapshot that is taken after it: a version that was passed over is told by nobody later.
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use ebbtide::{
-    Batch, Bytes, Container, ContainerOptions, Database, DefaultTtl, Durability, Expect, Item,
-    Iter, Keys, Snapshot, Ttl, Version, View,
+    Batch, Bytes, Container, ContainerOptions, Database, DefaultTtl, Durability, Expect,
+    Expiration, ExpiryCursor, Item, Iter, Keys, Quota, Snapshot, Ttl, Version, View,
 };
 
 use crate::error::{Error, Result};
@@ -34,12 +36,34 @@ pub trait Replica: Send + Sync + 'static {
     /// The container of this name, as of what this replica has: all that the last snapshot shows, at least.
     fn container(&self, name: &str) -> Option<Container>;
 
+    /// The quota of a container, likewise: the database does not know it.
+    fn quota(&self, name: &str) -> Option<Quota>;
+
     /// The state at a moment, with all that was written before this call began, by whichever replica; the same snapshot as before
     /// may serve a call that has begun before that was taken.
     ///
     /// # Errors
     /// Nobody can say now what was written.
     fn snapshot(&self) -> Result<Snapshot>;
+
+    /// Snapshots that this thread is given from now on have all that the database of this replica has now, and so all that it has
+    /// told in the order of versions.
+    ///
+    /// # Errors
+    /// [`Replica::engine`] and [`Replica::container`] are no more what the snapshots are of; and nobody can say what was written.
+    fn renew(&self) -> Result<()>;
+
+    /// The ends in a container behind a cursor, up to `most` (at least 1), and the cursor behind them, which is good for each
+    /// replica. An end may be given a moment after it.
+    ///
+    /// # Errors
+    /// Those of [`Replica::snapshot`], and of the engine: this replica has some of them no more, or has not come so far.
+    fn ends(
+        &self,
+        container: &str,
+        from: &ExpiryCursor,
+        most: usize,
+    ) -> Result<(Vec<Expiration>, ExpiryCursor)>;
 
     /// The moment by which the last snapshot that this thread was given judges.
     fn now(&self) -> SystemTime;
@@ -66,11 +90,34 @@ pub enum Write {
     /// Removes the items of a range.
     DeleteRange(String, Bound<Vec<u8>>, Bound<Vec<u8>>),
     /// Makes a container.
-    Create(String, DefaultTtl),
-    /// Changes the default ttl of a container.
-    SetDefault(String, DefaultTtl),
+    Create(String, ContainerSettings),
+    /// Has a container be set so.
+    Change(String, ContainerSettings),
     /// Drops a container.
     Drop(String),
+}
+
+/// The settings of a container.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ContainerSettings {
+    /// The default ttl.
+    pub default_ttl: DefaultTtl,
+    /// How long what has ended is kept for readers of ends.
+    pub keep_expired: Duration,
+    /// The quota, if there is one.
+    pub quota: Option<Quota>,
+}
+
+impl ContainerSettings {
+    /// Those of a new container with this default ttl.
+    #[must_use]
+    pub fn of(default_ttl: DefaultTtl) -> ContainerSettings {
+        ContainerSettings {
+            default_ttl,
+            keep_expired: Duration::ZERO,
+            quota: None,
+        }
+    }
 }
 
 /// The outcome of [`Replica::commit`].
@@ -177,8 +224,9 @@ impl Store {
             return Ok(self.engine.container_with(name, options.or_keep())?);
         };
         if !self.has_container(name)? {
+            let settings = ContainerSettings::of(default);
             // Where that is a conflict, another one has made it meanwhile.
-            replica.commit(vec![Write::Create(name.to_owned(), default)])?;
+            replica.commit(vec![Write::Create(name.to_owned(), settings)])?;
             let _ = replica.snapshot()?;
         }
         self.container(name)?.ok_or_else(dropped)
@@ -208,6 +256,43 @@ impl Store {
     /// The items whose keys begin so.
     pub fn prefix(&self, of: &Container, prefix: impl AsRef<[u8]>) -> Result<Iter> {
         self.range(of, KeyRange::of_prefix(prefix.as_ref().to_vec()))
+    }
+
+    pub fn quota(&self, of: &Container) -> Option<Quota> {
+        match &self.replica {
+            None => of.quota(),
+            Some(replica) => replica.quota(of.name()),
+        }
+    }
+
+    /// Readies a pass over a container of the database that is here: it has all that was written before.
+    pub fn catch_up(&self, with: &Container) -> Result<()> {
+        match self.replica.is_some() && !self.has_container(with.name())? {
+            true => Err(dropped()),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads from now on see all that the database here has told.
+    pub fn renew(&self) -> Result<()> {
+        self.replica
+            .as_ref()
+            .map_or(Ok(()), |replica| replica.renew())
+    }
+
+    /// The ends in a container behind a cursor, and the cursor behind them.
+    pub fn ends(
+        &self,
+        of: &Container,
+        from: &ExpiryCursor,
+        most: usize,
+    ) -> Result<(Vec<Expiration>, ExpiryCursor)> {
+        if let Some(replica) = &self.replica {
+            return replica.ends(of.name(), from, most);
+        }
+        let mut expirations = of.expirations(from.clone());
+        let ends: ebbtide::Result<_> = expirations.by_ref().take(most).collect();
+        Ok((ends?, expirations.cursor()))
     }
 
     pub fn writes(&self) -> Writes {
@@ -243,11 +328,6 @@ pub(crate) fn view_of(snapshot: &Snapshot, name: &str) -> Result<Option<View>> {
 
 pub(crate) fn dropped() -> Error {
     Error::new(crate::ErrorKind::NotFound, "The container was deleted.").with_sub_status(1003)
-}
-
-/// The error for what replicas have not.
-pub(crate) fn not_over_replicas(what: &str) -> Error {
-    Error::not_implemented(format!("{what} not offered over a cluster yet."))
 }
 
 /// Writes that are done together.
@@ -331,18 +411,18 @@ impl Writes {
         }
     }
 
-    /// Makes a container of this default, which is one of the options.
+    /// Makes a container of these settings, which the options say, too.
     pub fn create_container(
         &mut self,
         name: String,
         options: ContainerOptions,
-        default: DefaultTtl,
+        settings: ContainerSettings,
     ) {
         match self {
             Writes::Batch(batch) => {
                 batch.create_container(name, options);
             }
-            Writes::Values(values) => values.push(Write::Create(name, default)),
+            Writes::Values(values) => values.push(Write::Create(name, settings)),
         }
     }
 
@@ -351,13 +431,13 @@ impl Writes {
         &mut self,
         name: String,
         options: ContainerOptions,
-        default: DefaultTtl,
+        settings: ContainerSettings,
     ) {
         match self {
             Writes::Batch(batch) => {
                 batch.create_container(name, options.or_change());
             }
-            Writes::Values(values) => values.push(Write::SetDefault(name, default)),
+            Writes::Values(values) => values.push(Write::Change(name, settings)),
         }
     }
 

@@ -4,15 +4,17 @@
 //! container "ebbtide-openraft"
 //!     "facts"         postcard(format, Option<LogId>, time ms, until ms)
 //!     "membership"    postcard(StoredMembership)          when it changes
+//!     "quota/" name   postcard(Quota)                     of a container that has one
 //! container "ebbtide-openraft.served"
 //!     client (16, BE) serial (8, BE)    postcard(Answer)  for 20 min
 //! ```
 //!
 //! Invariant: time and until move by the rule of `moments.rs` alone.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use ebbtide::{Batch, Container, ContainerOptions, Database, DefaultTtl, Error};
+use ebbtide::{Batch, Container, ContainerOptions, Database, DefaultTtl, Error, Quota};
 use openraft::{AnyError, LogId, Node, NodeId, StoredMembership};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -28,6 +30,7 @@ pub const SERVED: &str = "ebbtide-openraft.served";
 
 const FACTS_KEY: &[u8] = b"facts";
 const MEMBERSHIP_KEY: &[u8] = b"membership";
+const QUOTA_PREFIX: &str = "quota/";
 
 /// See the file's head.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +82,31 @@ impl<N: NodeId> Facts<N> {
 
 fn encode(value: &impl Serialize) -> Result<Vec<u8>, AnyError> {
     postcard::to_allocvec(value).map_err(|e| AnyError::new(&e))
+}
+
+/// The key of the quota of a container.
+pub fn quota_key(container: &str) -> Vec<u8> {
+    format!("{QUOTA_PREFIX}{container}").into_bytes()
+}
+
+/// The quotas of containers by their names. The engine knows nothing of them: it would ask estimates, which differ between
+/// replicas, when an entry is applied.
+pub type Quotas = HashMap<String, Quota>;
+
+/// Those that entries have set.
+pub fn quotas(db: &Database) -> Result<Quotas, Error> {
+    let facts = db.container_with(FACTS, ContainerOptions::new().or_keep())?;
+    let quota = |item: Result<ebbtide::Item, Error>| {
+        let item = item?;
+        let name = String::from_utf8_lossy(&item.key()[QUOTA_PREFIX.len()..]).into_owned();
+        let quota = postcard::from_bytes(item.value()).map_err(|_| Error::InvalidArgument {
+            what: "quota",
+            given: format!("of {name:?}, one that postcard does not decode"),
+            allowed: "those of this format",
+        })?;
+        Ok((name, quota))
+    };
+    facts.prefix(QUOTA_PREFIX).map(quota).collect()
 }
 
 /// Adds a membership to the batch of its entry.

@@ -51,8 +51,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The example `replicated_sessions` is a whole program. What is not here: a network, reads of followers, quotas, members and
-//! clock vetting: a program on openraft has its own.
+//! The example `replicated_sessions` is a whole program. What is not here: a network, reads of followers, keeping quotas, members
+//! and clock vetting: a program on openraft has its own.
 
 #![forbid(unsafe_code)]
 // Errors are openraft's, of the size that it gives them.

@@ -28,6 +28,7 @@ use serde::de::DeserializeOwned;
 
 use crate::checks::{LONGEST_SECONDS, MOST_KEY_BYTES, check_item, is_reserved};
 use crate::entry::Refused;
+use crate::facts::FACTS;
 use crate::reader::View;
 use crate::shared::Open;
 
@@ -154,7 +155,8 @@ enum Write {
     ExpireWrittenBefore(Container, SystemTime),
     ExpireAll(Container),
     KeepExpired(Container, Duration),
-    Create(String, DefaultTtl),
+    /// With how long what has ended is kept.
+    Create(String, DefaultTtl, Duration),
     Drop(String),
 }
 
@@ -494,9 +496,13 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Whether it makes or drops a container.
+    /// Whether it makes or drops a container, or sets a quota, which is all that a step writes among the facts.
     pub(crate) fn changes_containers(&self) -> bool {
-        let is_one = |write: &Write| matches!(write, Write::Create(..) | Write::Drop(_));
+        let is_one = |write: &Write| match write {
+            Write::Create(..) | Write::Drop(_) => true,
+            Write::Put(to, ..) | Write::Delete(to, _) => to.name() == FACTS,
+            _ => false,
+        };
         self.writes.iter().any(is_one)
     }
 
@@ -513,8 +519,9 @@ impl<'a> Step<'a> {
                 Write::ExpireWrittenBefore(of, moment) => batch.expire_written_before(of, moment),
                 Write::ExpireAll(of) => batch.expire_all(of),
                 Write::KeepExpired(of, keep) => batch.set_keep_expired(of, keep),
-                Write::Create(name, default) => {
-                    batch.create_container(name, ContainerOptions::new().default_ttl(default))
+                Write::Create(name, default, keep) => {
+                    let options = ContainerOptions::new().default_ttl(default);
+                    batch.create_container(name, options.keep_expired(keep))
                 }
                 Write::Drop(name) => batch.drop_container(name),
             };

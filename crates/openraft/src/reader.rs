@@ -178,6 +178,16 @@ impl<C: RaftTypeConfig> Reader<C> {
         Ok(container_of(&self.shared.open(), container)?.default_ttl())
     }
 
+    /// The quota of a container, as of what is applied: [`Commands::set_quota`](crate::Commands::set_quota).
+    pub fn quota(&self, container: &str) -> Option<ebbtide::Quota> {
+        self.shared.open().quotas().get(container).copied()
+    }
+
+    /// Whether any container has a quota, as of what is applied.
+    pub fn has_quotas(&self) -> bool {
+        !self.shared.open().quotas().is_empty()
+    }
+
     /// Writes the state's memtables to tables.
     ///
     /// # Errors

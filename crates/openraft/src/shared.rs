@@ -15,7 +15,7 @@ use ebbtide::{ContainerOptions, Database, Error};
 use openraft::{LogId, RaftTypeConfig};
 use tokio::sync::watch;
 
-use crate::facts::{self, Facts};
+use crate::facts::{self, Facts, Quotas};
 use crate::folder::Folder;
 use crate::machine::Containers;
 use crate::reader::Moment;
@@ -25,6 +25,7 @@ use crate::snapshot::SnapshotIds;
 pub(crate) struct Open {
     pub(crate) db: Database,
     containers: RwLock<Arc<Containers>>,
+    quotas: RwLock<Arc<Quotas>>,
     retired: Mutex<bool>,
 }
 
@@ -35,6 +36,7 @@ impl Open {
     ) -> Result<Open, Error> {
         let containers = facts::containers(&db, named)?;
         Ok(Open {
+            quotas: RwLock::new(Arc::new(facts::quotas(&db)?)),
             db,
             containers: RwLock::new(Arc::new(containers)),
             retired: Mutex::new(false),
@@ -46,8 +48,15 @@ impl Open {
         containers.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// An entry has made or dropped a container.
+    pub(crate) fn quotas(&self) -> Arc<Quotas> {
+        let quotas = self.quotas.read();
+        quotas.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// An entry has made or dropped a container, or set a quota.
     pub(crate) fn find_containers(&self) -> Result<(), Error> {
+        let found = Arc::new(facts::quotas(&self.db)?);
+        *self.quotas.write().unwrap_or_else(PoisonError::into_inner) = found;
         let found = Arc::new(facts::opened(&self.db)?);
         let containers = self.containers.write();
         *containers.unwrap_or_else(PoisonError::into_inner) = found;

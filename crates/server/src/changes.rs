@@ -19,10 +19,6 @@ use crate::state::State;
 use crate::within::Within;
 
 pub(crate) fn changes(state: &State, request: &Request, container: &Container) -> Answer {
-    if state.documents.are_replicated() {
-        let message = "The change feed is not offered over a cluster yet.";
-        return Err(Failure::not_implemented(message));
-    }
     if request
         .header("a-im")
         .is_some_and(|kind| !kind.eq_ignore_ascii_case("incremental feed"))

@@ -230,7 +230,7 @@ fn ready(status: &Status) -> Answer {
     let why = match (&status.trouble, status.leader) {
         _ if status.is_ready => None,
         (Some(trouble), _) => Some(trouble.as_str()),
-        (None, None) => Some("no node leads, or this one was taken out"),
+        (None, None) => Some("no node leads, as far as this one knows"),
         (None, Some(_)) => Some("it does not vote, or is behind"),
     };
     let (code, text) = match why {

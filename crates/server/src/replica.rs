@@ -14,15 +14,16 @@
 //! 2. No answer is of an earlier entry or an earlier moment than the session token of its request says. Its own token says what it
 //!    saw, so an SDK that merges both, as each does, keeps the promise for its next request.
 //! 3. Reads of a session see an end at most [`SESSION`] late, those that ask for less at most [`WEAK`]: else they are linearizable.
-//! 4. Requests are worked on by threads of their own, each from beginning to end: what is known of one is the thread's.
+//! 4. A feed is of one state of the node: where a snapshot has come meanwhile, its client is to ask again.
+//! 5. Requests are worked on by threads of their own, each from beginning to end: what is known of one is the thread's.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ebbtide::{Container, Database};
+use ebbtide::{Container, Database, Expiration, ExpiryCursor, Quota};
 use ebbtide_cluster::{Answered, Batch, Error, Expect, Node, ReadLevel, Snapshot, Token, shared};
-use ebbtide_documents::{Commit, Committed, ErrorKind, Replica, Result, Write};
+use ebbtide_documents::{Commit, Committed, ContainerSettings, ErrorKind, Replica, Result, Write};
 use tokio::runtime::Handle;
 
 use crate::handle::writes_nothing;
@@ -193,11 +194,19 @@ impl OfNode {
             Write::DeleteRange(name, from, to) => {
                 batch.delete_range(&of(&name), (from, to));
             }
-            Write::Create(name, default) => {
-                batch.create_container(name, default);
+            Write::Create(name, settings) => {
+                let ContainerSettings {
+                    default_ttl,
+                    keep_expired,
+                    quota,
+                } = settings;
+                batch.create_container_with(name, default_ttl, keep_expired, quota);
             }
-            Write::SetDefault(name, default) => {
-                batch.set_default_ttl(&of(&name), default);
+            Write::Change(name, settings) => {
+                let of = of(&name);
+                batch.set_default_ttl(&of, settings.default_ttl);
+                batch.set_keep_expired(&of, settings.keep_expired);
+                batch.set_quota(&of, settings.quota);
             }
             Write::Drop(name) => {
                 batch.drop_container(name);
@@ -242,8 +251,40 @@ impl Replica for OfNode {
         shared::container(&self.node, name)
     }
 
+    fn quota(&self, name: &str) -> Option<Quota> {
+        shared::quota(&self.node, name)
+    }
+
     fn snapshot(&self) -> Result<ebbtide::Snapshot> {
         Ok((**self.take()?).clone())
+    }
+
+    fn renew(&self) -> Result<()> {
+        let since = under(|under| under.since).unwrap_or_default();
+        let taken = self.node.snapshot(ReadLevel::Local, since);
+        keep(self.runtime.block_on(taken).map_err(failed)?);
+        match self.is_of_now() {
+            true => Ok(()),
+            false => {
+                let message = "This node has taken over the state of another one meanwhile.";
+                let kind = ErrorKind::TooManyRequests;
+                Err(ebbtide_documents::Error::new(kind, message))
+            }
+        }
+    }
+
+    fn ends(
+        &self,
+        container: &str,
+        from: &ExpiryCursor,
+        most: usize,
+    ) -> Result<(Vec<Expiration>, ExpiryCursor)> {
+        let (level, since) = under(|under| (under.level, under.since)).unwrap_or_default();
+        let container = self.node.container(container).at(level).since(since);
+        let mut ends = container.expirations(from.clone());
+        let given = self.runtime.block_on(ends.next(most)).map_err(failed)?;
+        under(|under| (under.since, under.has_seen) = (under.since.max(given.token), true));
+        Ok((given.value, ends.cursor()))
     }
 
     fn now(&self) -> SystemTime {
@@ -276,6 +317,34 @@ impl Replica for OfNode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// No request asks for ends yet; other programs do.
+    #[test]
+    fn ends_are_told_of_what_is_kept() {
+        use ebbtide_documents::{ContainerDefinition, Documents};
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let node = runtime.block_on(Node::open(folder.path())).unwrap();
+        let replica = Arc::new(OfNode::new(node.clone(), runtime.handle().clone()));
+        let documents = Documents::over(replica).unwrap();
+        documents.create_database("db").unwrap();
+        let definition = br#"{"id":"c","partitionKey":{"paths":["/id"]},"defaultTtl":-1,"changeFeedPolicy":{"retentionDuration":60}}"#;
+        let definition = ContainerDefinition::from_json(definition).unwrap();
+        let c = documents.create_container("db", definition).unwrap();
+        let made = c.create(&"a".into(), br#"{"id":"a","ttl":1}"#).unwrap();
+        c.create(&"b".into(), br#"{"id":"b"}"#).unwrap();
+        let (mut cursor, mut told) = (ExpiryCursor::start(), vec![]);
+        while told.is_empty() {
+            let page = c.ends(&cursor, 10).unwrap();
+            cursor = page.cursor;
+            told = page.ends;
+        }
+        assert_eq!(told.len(), 1);
+        assert!(told[0].document.id == "a" && told[0].time_to_live_expired);
+        assert_eq!(Some(told[0].expired_at), made.expires_at);
+        assert!(c.ends(&cursor, 10).unwrap().ends.is_empty());
+        runtime.block_on(node.close()).unwrap();
+    }
 
     #[test]
     fn tokens_are_read_as_they_are_written() {

@@ -1,11 +1,13 @@
 //! Batches.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use ebbtide::{DefaultTtl, KeyBounds, Ttl, Version};
+use ebbtide::{DefaultTtl, KeyBounds, Quota, Ttl, Version};
 
 use super::container::{bounds, life};
 use super::{Container, Error};
-use crate::machine::body::{Act, Body, Command, Ending, Life, When, Write};
+use crate::machine::body::{Act, Body, Command, Ending, Life, Limit, When, Write, millis_up};
 
 /// A condition on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +182,34 @@ impl Batch {
         default: impl Into<DefaultTtl>,
     ) -> &mut Batch {
         self.with_ending(name.as_ref(), default.into(), Command::Create)
+    }
+
+    /// The same with how long ended items are kept, and a quota: [`Container::set_keep_expired`], [`Container::set_quota`].
+    pub fn create_container_with(
+        &mut self,
+        name: impl AsRef<str>,
+        default: impl Into<DefaultTtl>,
+        keep_expired: Duration,
+        quota: Option<Quota>,
+    ) -> &mut Batch {
+        let (keep_expired_ms, quota) = (millis_up(keep_expired), quota.map(Limit::of));
+        let create = |default| Command::CreateWith {
+            default,
+            keep_expired_ms,
+            quota,
+        };
+        self.with_ending(name.as_ref(), default.into(), create)
+    }
+
+    /// As [`Container::set_quota`].
+    pub fn set_quota(&mut self, container: &Container, quota: Option<Quota>) -> &mut Batch {
+        self.command(container.name(), Command::Quota(quota.map(Limit::of)))
+    }
+
+    /// As [`Container::set_keep_expired`].
+    pub fn set_keep_expired(&mut self, container: &Container, duration: Duration) -> &mut Batch {
+        let keep = Command::KeepExpired(millis_up(duration));
+        self.command(container.name(), keep)
     }
 
     /// As [`Container::set_default_ttl`].

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use ebbtide::{DefaultTtl, KeyBounds, Ttl, Update, Version};
+use ebbtide::{DefaultTtl, KeyBounds, Quota, Ttl, Update, Version};
 
 use super::{Answered, Error, Expect, Item, ReadLevel, Token};
-use crate::machine::body::{Act, Body, Command, Ending, Life, Reply, When, Write, millis};
+use crate::machine::body::{Act, Body, Command, Ending, Life, Limit, Reply, When, Write, millis};
 use crate::node::Shared;
 
 /// An update is tried again as often as this, when others write the same key.
@@ -24,7 +24,8 @@ const ATTEMPTS: u64 = 64;
 /// answered.
 ///
 /// Errors of each call: [`Error::NoContainer`]; [`Error::Invalid`] for arguments out of range; [`Error::NoLeader`],
-/// [`Error::Unknown`] (of writes) and [`Error::Behind`] (of reads) when time is over.
+/// [`Error::Unknown`] (of writes) and [`Error::Behind`] (of reads) when time is over; of writes [`Error::Engine`] with
+/// [`ebbtide::Error::QuotaFull`] where there is a quota.
 #[derive(Clone)]
 pub struct Container {
     pub(super) node: Arc<Shared>,
@@ -296,6 +297,46 @@ impl Container {
         let default = Ending::of(default)
             .ok_or_else(|| Error::Invalid(format!("a default ttl of {default:?}")))?;
         self.command(Command::SetDefault(default)).await
+    }
+
+    /// Sets the most live bytes that the container may hold, or lifts the limit: from 1 to 2^62. Items stay; if more is live, the
+    /// next write that adds something is refused, or makes room.
+    ///
+    /// The node that leads keeps to it, by estimates of its own state: within 5 % of what is stored, and what is under way at the
+    /// moment. A write that does not fit is not proposed: [`Error::Engine`] with [`ebbtide::Error::QuotaFull`], or, with
+    /// [`WhenFull::ExpireSoonest`](ebbtide::WhenFull), it waits until an entry before it has expired what ends soonest, on all
+    /// nodes alike, so that some 3 % are free. Deletions are never refused, nor is what replaces an item by no more bytes.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), ebbtide_cluster::Error> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let node = ebbtide_cluster::Node::open(folder.path()).await?;
+    /// use std::time::Duration;
+    /// use ebbtide::{Quota, WhenFull};
+    ///
+    /// let cache = node.create_container("cache").await?;
+    /// cache.set_quota(Some(Quota { max_live_bytes: 1_000, when_full: WhenFull::ExpireSoonest })).await?;
+    /// cache.put_with_ttl("later", "x".repeat(400), Duration::from_secs(60)).await?;
+    /// cache.put_with_ttl("soon", "x".repeat(400), Duration::from_secs(30)).await?;
+    /// cache.put_with_ttl("new", "x".repeat(400), Duration::from_secs(20)).await?;
+    /// assert!(cache.get("soon").await?.value.is_none()); // it would have ended first
+    /// assert!(cache.get("later").await?.value.is_some());
+    /// # node.close().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn set_quota(&self, quota: Option<Quota>) -> Result<Answered<()>, Error> {
+        // To lift what is not there is no write.
+        let what = Command::Quota(quota.map(Limit::of));
+        let container = self.name.to_string();
+        let done = self.ask(Body::Command { container, what }).await?;
+        Ok(done.map(drop))
+    }
+
+    /// The quota, if there is one.
+    pub async fn quota(&self) -> Result<Answered<Option<Quota>>, Error> {
+        let name = self.name.clone();
+        let read = move |node: &Shared, at_ms| Ok((node.quota(&name)?, at_ms));
+        self.node.read(self.level, self.since, read).await
     }
 
     /// Expires, for good, whatever would end before this moment.

@@ -45,6 +45,12 @@ pub enum Error {
         /// The index of the entry of the check.
         index: u64,
     },
+    /// This node was taken out of the cluster ([`Node::remove`](crate::Node::remove)), for good: it has stopped, and its folder stays.
+    /// A new folder may join.
+    Removed {
+        /// The node's id.
+        node: u64,
+    },
     /// The node is closed.
     Closed,
 }
@@ -105,6 +111,10 @@ impl fmt::Display for Error {
             Error::Differs { node, index } => write!(
                 f,
                 "the state of node {node} differs from the majority's, by the check at entry {index}: remove the node, and let a new folder join"
+            ),
+            Error::Removed { node } => write!(
+                f,
+                "node {node} was taken out of the cluster, for good: let a new folder join"
             ),
             Error::Closed => f.write_str("the node is closed"),
         }

@@ -18,7 +18,7 @@ use std::ops::Bound;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use ebbtide::{DefaultTtl, Ttl};
+use ebbtide::{DefaultTtl, Quota, Ttl, WhenFull};
 use serde::{Deserialize, Serialize};
 
 /// One op.
@@ -48,6 +48,17 @@ impl Body {
             self,
             Body::Command { .. } | Body::Check | Body::BatchWithCommands { .. }
         )
+    }
+
+    /// All that it writes of items.
+    pub fn items(&self) -> &[Write] {
+        match self {
+            Body::One(write) => std::slice::from_ref(write),
+            Body::Batch(writes)
+            | Body::Transaction { writes, .. }
+            | Body::BatchWithCommands { writes, .. } => writes,
+            Body::Command { .. } | Body::Check => &[],
+        }
     }
 
     /// How many items it writes.
@@ -122,6 +133,47 @@ pub enum Command {
     ExpireWrittenBefore(u64),
     ExpireAll,
     KeepExpired(u64),
+    /// None: there is no limit.
+    Quota(Option<Limit>),
+    /// `Create` with more settings.
+    CreateWith {
+        default: Ending,
+        keep_expired_ms: u64,
+        quota: Option<Limit>,
+    },
+}
+
+/// A quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    pub bytes: u64,
+    /// Room is made by expiring what ends soonest; else writes are refused.
+    pub expires: bool,
+}
+
+impl Limit {
+    pub fn of(quota: Quota) -> Limit {
+        Limit {
+            bytes: quota.max_live_bytes,
+            expires: quota.when_full == WhenFull::ExpireSoonest,
+        }
+    }
+
+    pub fn quota(self) -> Quota {
+        Quota {
+            max_live_bytes: self.bytes,
+            when_full: match self.expires {
+                true => WhenFull::ExpireSoonest,
+                false => WhenFull::Refuse,
+            },
+        }
+    }
+}
+
+impl Command {
+    pub fn creates(&self) -> bool {
+        matches!(self, Command::Create(_) | Command::CreateWith { .. })
+    }
 }
 
 /// All that a transaction has read, by which its writes stand or fall.

@@ -15,7 +15,7 @@ use ebbtide::{ContainerOptions, Ttl};
 use ebbtide_openraft::{Found, Machine, Step, StepError};
 
 use self::body::{
-    Act, Body, Command, Held, KeyRead, Life, RangeRead, ReadSet, Reply, When, Write, millis,
+    Act, Body, Command, Held, KeyRead, Life, Limit, RangeRead, ReadSet, Reply, When, Write, millis,
 };
 use self::digest::Digest;
 use crate::check::Checks;
@@ -102,15 +102,15 @@ fn all_with_commands(
         return Ok(stop);
     }
     for (container, what) in commands {
-        match (what, step.has_container(container)) {
-            (Command::Create(_), true) => {
+        match (what.creates(), step.has_container(container)) {
+            (true, true) => {
                 return Ok(Reply::Conflict {
                     container: container.clone(),
                     key: Bytes::new(),
                 });
             }
-            (Command::Create(_), false) | (_, true) => {}
-            (_, false) => return Ok(Reply::NoContainer(container.clone())),
+            (true, false) | (false, true) => {}
+            (false, false) => return Ok(Reply::NoContainer(container.clone())),
         }
     }
     for (container, what) in commands {
@@ -142,7 +142,7 @@ fn check_commands(writes: &[Write], commands: &[(String, Command)]) -> Result<()
         }
     }
     for (place, (container, what)) in commands.iter().enumerate() {
-        if !matches!(what, Command::Create(_) | Command::Drop) {
+        if !what.creates() && *what != Command::Drop {
             continue;
         }
         let mut others = commands.iter().enumerate();
@@ -331,7 +331,7 @@ fn is_same(read: &RangeRead, step: &mut Step<'_>) -> Result<bool, StepError> {
 
 fn command(container: &str, what: &Command, step: &mut Step<'_>) -> Result<Reply, StepError> {
     let is_there = step.has_container(container);
-    if !is_there && !matches!(what, Command::Create(_) | Command::Drop) {
+    if !is_there && !what.creates() && *what != Command::Drop {
         return Ok(Reply::NoContainer(container.to_owned()));
     }
     let Some(mut commands) = step.commands() else {
@@ -339,6 +339,15 @@ fn command(container: &str, what: &Command, step: &mut Step<'_>) -> Result<Reply
     };
     let is_done = match what {
         Command::Create(default) => commands.create_container(container, default.ttl())?,
+        Command::CreateWith {
+            default,
+            keep_expired_ms,
+            quota,
+        } => {
+            let keep = Duration::from_millis(*keep_expired_ms);
+            let quota = quota.map(Limit::quota);
+            commands.create_container_with(container, default.ttl(), keep, quota)?
+        }
         Command::Drop => commands.drop_container(container)?,
         other => {
             change(container, other, &mut commands)?;
@@ -366,6 +375,7 @@ fn change(
         Command::KeepExpired(ms) => {
             commands.set_keep_expired(container, Duration::from_millis(*ms))
         }
-        Command::Create(_) | Command::Drop => Ok(()),
+        Command::Quota(quota) => commands.set_quota(container, quota.map(Limit::quota)),
+        Command::Create(_) | Command::CreateWith { .. } | Command::Drop => Ok(()),
     }
 }

@@ -53,6 +53,7 @@ impl Handler for Answering {
                 }
                 Bytes::new()
             }
+            calls::STANDING => calls::encode(&core.replica.removed_at(from.node)),
             calls::STATUS => calls::encode(&Told::of(core.status())),
             calls::CHANGE => calls::encode(&core.changed(from.node, &body).await),
             // openraft would take an append that fails for the node's end.

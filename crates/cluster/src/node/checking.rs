@@ -116,10 +116,10 @@ impl Core {
         }
     }
 
-    /// An error where this node has stopped, for its state is not that of the others.
+    /// An error where this node has stopped, for its state is not that of the others, or it is a member no more.
     pub(super) fn serves(&self) -> Result<(), Error> {
         match self.checks.differs() {
-            None => Ok(()),
+            None => self.is_in(),
             Some(index) => Err(Error::Differs {
                 node: self.identity.node,
                 index,

@@ -16,7 +16,9 @@ mod answering;
 mod checking;
 mod identity;
 mod options;
+mod quotas;
 mod reads;
+mod standing;
 mod surveying;
 mod tasks;
 #[cfg(test)]
@@ -38,7 +40,9 @@ pub use self::options::NodeOptions;
 pub use self::reads::Snapshot;
 
 use self::identity::Identity;
+use self::quotas::Quotas;
 use self::reads::Bound;
+use self::standing::Standing;
 use crate::calls::{self, Calls, Change, Changed};
 use crate::check::Checks;
 use crate::clocks::Vetted;
@@ -69,6 +73,8 @@ pub struct Core {
     bound: Bound,
     checks: Arc<Checks>,
     rooms: Arc<Rooms>,
+    quotas: Quotas,
+    standing: Standing,
     /// The own uptime when a reader of ends last had time moved, in milliseconds.
     ticked: AtomicU64,
     check_every: Option<Duration>,
@@ -140,6 +146,12 @@ impl Core {
     /// Of what is applied.
     pub fn default_ttl(&self, container: &str) -> Result<DefaultTtl, Error> {
         self.replica.default_ttl(container)
+    }
+
+    /// Of what is applied.
+    pub fn quota(&self, container: &str) -> Result<Option<ebbtide::Quota>, Error> {
+        self.replica.has(container)?;
+        Ok(self.replica.quota(container))
     }
 
     /// Between attempts of a caller whom others were quicker than; each a bit longer.
@@ -244,6 +256,8 @@ impl Node {
             bound: Bound::default(),
             checks,
             rooms,
+            quotas: Quotas::default(),
+            standing: Standing::default(),
             ticked: AtomicU64::new(0),
             check_every: options.check_every,
             tasks: Mutex::default(),
@@ -261,6 +275,7 @@ impl Node {
             let _ = node.close().await;
             return Err(error);
         }
+        node.shared.standing.placed();
         Ok(node)
     }
 
@@ -445,7 +460,8 @@ impl Node {
         self.shared.replica.leader().map(|leader| leader.node)
     }
 
-    /// Takes a node out of the cluster. It is not to come back: a new node has a new folder.
+    /// Takes a node out of the cluster. It is not to come back: a new node has a new folder. It learns it from the others within
+    /// seconds, if it runs, or when it is opened again: then all its calls are [`Error::Removed`].
     ///
     /// # Errors
     /// [`Error::Members`]: it is the last one that votes, or others change members at the moment; and those of a write.
@@ -473,6 +489,11 @@ impl Node {
     /// A container of it, likewise.
     pub(crate) fn container_here(&self, name: &str) -> Option<ebbtide::Container> {
         self.shared.replica.container(name)
+    }
+
+    /// The quota of a container, likewise.
+    pub(crate) fn quota_here(&self, name: &str) -> Option<ebbtide::Quota> {
+        self.shared.replica.quota(name)
     }
 
     /// Figures of this node's state: of its own disk and memory, and no other's.
@@ -561,5 +582,6 @@ fn changed(answer: Changed) -> Result<(), Error> {
         calls::Asked::NotLeading => Err(Error::NoLeader),
         calls::Asked::Lost(why) => Err(Error::Unknown(why)),
         calls::Asked::NoRoom => Err(Error::NoRoom),
+        calls::Asked::Full(full) => Err(full.into()),
     }
 }

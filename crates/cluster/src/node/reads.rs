@@ -73,6 +73,11 @@ impl Core {
         self.bound.heard(closed, self.clock.uptime(), applied);
     }
 
+    /// The own uptime when the leader was heard last.
+    pub(super) fn heard_at(&self) -> Option<u64> {
+        self.bound.last().map(|(_, uptime_ms)| uptime_ms)
+    }
+
     /// Whether this node leads, or has applied all that the leader had some seconds ago.
     pub(super) fn is_caught_up(&self) -> bool {
         let is_recent = |at: u64| self.clock.uptime().saturating_sub(at) <= CAUGHT_UP_MS;

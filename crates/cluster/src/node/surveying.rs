@@ -13,7 +13,7 @@ use crate::calls;
 use crate::face::{Member, Status, Surveyed, Token, Told};
 
 /// A member that works says how it is within this.
-const WITHIN: Duration = Duration::from_secs(1);
+pub(super) const WITHIN: Duration = Duration::from_secs(1);
 
 impl Node {
     /// How the node is.
@@ -22,7 +22,7 @@ impl Node {
         self.shared.0.status()
     }
 
-    /// How all members are, each by its own word: in the order of their ids. Waits up to a second for those that do not answer.
+    /// How all members are, each by its own word, and this node where it was taken out: in the order of their ids. Waits up to a second for those that do not answer.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), ebbtide_cluster::Error> {
@@ -35,7 +35,17 @@ impl Node {
     /// ```
     pub async fn survey(&self) -> Vec<Surveyed> {
         let mut asking = JoinSet::new();
-        for member in self.members() {
+        let mut members = self.members();
+        if self.shared.standing.is_removed() && members.iter().all(|member| member.id != self.id())
+        {
+            members.push(Member {
+                id: self.id(),
+                addr: self.addr().to_owned(),
+                votes: false,
+                leads: false,
+            });
+        }
+        for member in members {
             let core = self.shared.0.clone();
             asking.spawn(async move {
                 let told = core.told_by(&member).await;

@@ -7,6 +7,7 @@
 //! | purging | the same; by bytes each second | has the state synced and entries of the log go (I6) |
 //! | checking | looks each second | as the leader, where none was for `check_every`: compares all states (check.rs) |
 //! | looking | 100 ms | reads the free space; as the leader: hands over or refuses writes where room is short (room.rs) |
+//! | asking | each second | where no leader is heard: whether this node is a member still (standing.rs) |
 //! | vetting | 250 ms | does not lead while the clock is off the majority's (clocks.rs) |
 //!
 //! Invariant: a task holds the node for a round, and not between rounds.
@@ -41,6 +42,7 @@ pub(super) fn start(core: &Arc<Core>) {
         tokio::spawn(purging(weak.clone(), round)),
         tokio::spawn(checking(weak.clone())),
         tokio::spawn(looking(weak.clone())),
+        tokio::spawn(asking(weak.clone())),
         tokio::spawn(vetting(weak)),
     ];
     core.tasks().extend(started);
@@ -162,6 +164,15 @@ async fn looking(core: Weak<Core>) {
         Some(())
     };
     each(ROOM, round).await;
+}
+
+async fn asking(core: Weak<Core>) {
+    let round = async move || {
+        let core = core.upgrade()?;
+        core.ask_standing().await;
+        Some(())
+    };
+    each(LOOK, round).await;
 }
 
 async fn vetting(core: Weak<Core>) {

@@ -74,6 +74,7 @@ impl Core {
                 Asked::NotLeading => {}
                 Asked::Lost(why) => lost = Some(why),
                 Asked::NoRoom => return Err(lost.map_or(Error::NoRoom, Error::Unknown)),
+                Asked::Full(full) => return Err(lost.map_or(full.into(), Error::Unknown)),
             }
             self.replica.change(PAUSE.min(left)).await;
         }
@@ -127,13 +128,19 @@ impl Core {
 
     /// Does an op as the leader.
     pub(super) async fn write_here(&self, op: WriteQuestion) -> Written {
-        if self.replica.is_leading() {
-            match self.rooms.plan() {
-                Plan::Write => {}
-                Plan::HandOver(_) => return Asked::NotLeading,
-                Plan::Refuse => return Asked::NoRoom,
-            }
+        if !self.replica.is_leading() {
+            return Asked::NotLeading;
         }
+        match self.rooms.plan() {
+            Plan::Write => {}
+            Plan::HandOver(_) => return Asked::NotLeading,
+            Plan::Refuse => return Asked::NoRoom,
+        }
+        // Held until it is applied here, so that estimates have it.
+        let _charge = match self.charge(&op.body).await {
+            Ok(charge) => charge,
+            Err(refused) => return refused,
+        };
         self.replica.write(op).await.into()
     }
 

@@ -40,6 +40,19 @@ impl Members {
 }
 
 impl Replica {
+    /// The index of the last change of members that this node knows, committed or not; 0: it knows none.
+    pub fn members_at(&self) -> u64 {
+        let log_id = *Members::of(&self.raft).0.log_id();
+        log_id.map_or(0, |log_id| log_id.index)
+    }
+
+    /// The index of the last change of members, if it is committed and a node is none of them.
+    pub fn removed_at(&self, id: u64) -> Option<u64> {
+        let members = Members::of(&self.raft);
+        let index = members.0.log_id().as_ref()?.index;
+        (index <= self.place().index && members.addr(id).is_none()).then_some(index)
+    }
+
     /// Whether this node votes, as far as it knows.
     pub fn is_voter(&self) -> bool {
         Members::of(&self.raft).is_voter(self.id)

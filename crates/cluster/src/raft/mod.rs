@@ -109,12 +109,18 @@ pub struct Replica {
 struct StandsDown {
     unfit: AtomicBool,
     differs: AtomicBool,
+    removed: AtomicBool,
     handing_over: AtomicBool,
 }
 
 impl StandsDown {
     fn is_down(&self) -> bool {
-        let causes = [&self.unfit, &self.differs, &self.handing_over];
+        let causes = [
+            &self.unfit,
+            &self.differs,
+            &self.removed,
+            &self.handing_over,
+        ];
         causes.iter().any(|cause| cause.load(Ordering::Relaxed))
     }
 
@@ -401,6 +407,15 @@ impl Replica {
         Ok(self.reader.default_ttl(container)?)
     }
 
+    pub fn quota(&self, container: &str) -> Option<ebbtide::Quota> {
+        self.reader.quota(container)
+    }
+
+    /// Whether any container has a quota.
+    pub fn has_quotas(&self) -> bool {
+        self.reader.has_quotas()
+    }
+
     /// The changes behind a position.
     pub fn changes(
         &self,
@@ -508,6 +523,12 @@ impl Replica {
     /// The state is not that of the others (check.rs): the same, for good.
     pub fn differs(&self) {
         self.stands_down.differs.store(true, Ordering::Relaxed);
+        self.stands_down.tell(&self.raft);
+    }
+
+    /// The node is a member no more: the same.
+    pub fn removed(&self) {
+        self.stands_down.removed.store(true, Ordering::Relaxed);
         self.stands_down.tell(&self.raft);
     }
 

@@ -1,13 +1,18 @@
 //! Documents over replicas: two handles that share nothing but a state, as the servers of two nodes do; and what others write
-//! between a decision and its commit. The state is one database of the engine, which does the writes as a cluster does them.
+//! between a decision and its commit, or between the beginning of a request and its feed. The state is one database of the engine,
+//! which does the writes as a cluster does them.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use ebbtide::{Batch, ContainerOptions, Database, Expect, ManualClock, Options, Snapshot};
+use ebbtide::{
+    Batch, ContainerOptions, Database, Expect, Expiration, ExpiryCursor, ManualClock, Options,
+    Quota, Snapshot, Version,
+};
 use ebbtide_documents::{
-    BatchOperation, ChangeStart, ChangeStartAt, Commit, Conditions, ContainerDefinition, Document,
-    Documents, Patch, QueryLimits, Replica, Result, Scope, Write,
+    BatchOperation, ChangeStart, ChangeStartAt, Commit, Conditions, ContainerDefinition,
+    ContainerSettings, Document, Documents, Patch, QueryLimits, Replica, Result, Scope, Write,
 };
 
 use super::{START_MS, body, container, key, refused, seconds};
@@ -18,6 +23,15 @@ type Meanwhile = Box<dyn FnOnce() + Send>;
 struct OneOf {
     engine: Database,
     meanwhile: Mutex<Option<Meanwhile>>,
+    /// The snapshot that the reads of a request are of.
+    request: Mutex<Option<Snapshot>>,
+}
+
+impl OneOf {
+    /// Begins a request, whose reads are of one moment until they are renewed.
+    fn begin(&self) {
+        *self.request.lock().unwrap() = Some(self.engine.snapshot());
+    }
 }
 
 impl Replica for OneOf {
@@ -32,8 +46,30 @@ impl Replica for OneOf {
         is_there.then(|| self.engine.container_with(name, kept).unwrap())
     }
 
+    fn quota(&self, name: &str) -> Option<Quota> {
+        self.container(name)?.quota()
+    }
+
     fn snapshot(&self) -> Result<Snapshot> {
-        Ok(self.engine.snapshot())
+        let of_request = self.request.lock().unwrap().clone();
+        Ok(of_request.unwrap_or_else(|| self.engine.snapshot()))
+    }
+
+    fn renew(&self) -> Result<()> {
+        *self.request.lock().unwrap() = None;
+        Ok(())
+    }
+
+    fn ends(
+        &self,
+        container: &str,
+        from: &ExpiryCursor,
+        most: usize,
+    ) -> Result<(Vec<Expiration>, ExpiryCursor)> {
+        let container = self.container(container).unwrap();
+        let mut ends = container.expirations(from.clone());
+        let given: ebbtide::Result<_> = ends.by_ref().take(most).collect();
+        Ok((given?, ends.cursor()))
     }
 
     fn now(&self) -> SystemTime {
@@ -55,14 +91,37 @@ impl Replica for OneOf {
                 Write::Put(..) | Write::Delete(..) | Write::Expire(..)
             )
         });
+        let lifts = |write: &Write| match write {
+            Write::Change(name, settings) if settings.quota.is_none() => Some(name.clone()),
+            _ => None,
+        };
+        let lifted: Vec<String> = containers.iter().filter_map(lifts).collect();
         for write in conditions.into_iter().chain(containers).chain(items) {
             self.add(&mut batch, write);
         }
         match self.engine.commit(&batch) {
-            Ok(written) => Ok(Commit::Done(written.into())),
+            Ok(written) => {
+                // No batch of the engine lifts one.
+                for name in lifted {
+                    self.container(&name).unwrap().set_quota(None)?;
+                }
+                Ok(Commit::Done(written.into()))
+            }
             Err(error) if error.is_conflict() => Ok(Commit::Conflict),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+fn options(settings: ContainerSettings) -> ContainerOptions {
+    let options = ContainerOptions::new()
+        .default_ttl(settings.default_ttl)
+        .keep_expired(settings.keep_expired);
+    match settings.quota {
+        Some(quota) => options
+            .max_live_bytes(quota.max_live_bytes)
+            .when_full(quota.when_full),
+        None => options,
     }
 }
 
@@ -78,10 +137,10 @@ impl OneOf {
             Write::Expire(name, key, ttl) => batch.expire(of(&name), key, ttl),
             Write::Delete(name, key) => batch.delete(of(&name), key),
             Write::DeleteRange(name, from, to) => batch.delete_range(of(&name), (from, to)),
-            Write::Create(name, default) => {
-                batch.create_container(name, ContainerOptions::new().default_ttl(default))
+            Write::Create(name, settings) => batch.create_container(name, options(settings)),
+            Write::Change(name, settings) => {
+                batch.create_container(name, options(settings).or_change())
             }
-            Write::SetDefault(name, default) => batch.set_default_ttl(of(&name), default),
             Write::Drop(name) => batch.drop_container(name),
         };
     }
@@ -98,6 +157,7 @@ fn two() -> (Documents, Documents, Arc<OneOf>, ManualClock) {
         Arc::new(OneOf {
             engine: engine.clone(),
             meanwhile: Mutex::default(),
+            request: Mutex::default(),
         })
     };
     let first = replica();
@@ -260,8 +320,95 @@ fn documents_end_alike_and_records_are_shared() {
     assert_eq!(at_one.all().unwrap().len(), 1);
 }
 
+/// Each page is of a request that began before others wrote, and goes on where a page of the other replica ended: a copy that is
+/// kept by them has what is there, and no version that is there is told twice.
 #[test]
-fn what_replicas_have_not_is_refused_and_policies_are_kept() {
+fn a_copy_by_pages_of_two_replicas_is_what_is_there() {
+    let (one, two, first, clock) = two();
+    let c = container(&one, ",\"defaultTtl\":-1");
+    let other = two.container("db", "c").unwrap();
+    let mut random = testkit::random::Random(17);
+    let (mut copy, mut at) = (BTreeMap::new(), ChangeStartAt::Beginning);
+    for round in 0..300 {
+        first.begin();
+        for _ in 0..random.below(6) {
+            let id = random.below(12).to_string();
+            let ttl = format!(",\"n\":{round},\"ttl\":{}", 1 + random.below(9));
+            let written = match random.below(4) {
+                0 => other.delete(&key(), &id, &Conditions::none()),
+                1 => other.touch(&key(), &id, &Conditions::none()).map(drop),
+                2 => other
+                    .upsert(&key(), &body(&id, ""), &Conditions::none())
+                    .map(drop),
+                _ => other
+                    .upsert(&key(), &body(&id, &ttl), &Conditions::none())
+                    .map(drop),
+            };
+            let _ = written.map_err(|error| assert_eq!(error.status(), 404));
+        }
+        clock.advance(seconds(random.below(2) as u64));
+        let page =
+            [&c, &other][random.below(2)].changes(&ChangeStart::of_all(at), 1 + random.below(4));
+        let page = page.unwrap();
+        let mut last = match at {
+            ChangeStartAt::After(version) => version,
+            _ => Version::start(),
+        };
+        for document in page.documents {
+            assert!(document.version > last && document.version <= page.version);
+            last = document.version;
+            copy.insert(document.id.clone(), told(&document));
+        }
+        at = ChangeStartAt::After(page.version);
+        first.renew().unwrap();
+        if !page.has_more {
+            let there = c.list(&Scope::everything(), 100, None).unwrap().documents;
+            let there: BTreeMap<_, _> = there.iter().map(|d| (d.id.clone(), told(d))).collect();
+            copy.retain(|id, _| there.contains_key(id));
+            assert_eq!(copy, there, "round {round}");
+        }
+    }
+}
+
+#[test]
+fn feeds_begin_with_what_is_written_after_them_and_ends_are_told() {
+    let (one, two, first, clock) = two();
+    let c = container(&one, ",\"defaultTtl\":-1");
+    let other = two.container("db", "c").unwrap();
+    c.create(&key(), &body("1", "")).unwrap();
+    first.begin();
+    other.create(&key(), &body("2", ",\"ttl\":5")).unwrap();
+    let now = c
+        .changes(&ChangeStart::of_all(ChangeStartAt::Now), 10)
+        .unwrap();
+    assert!(now.documents.is_empty());
+    other.create(&key(), &body("3", "")).unwrap();
+    let after = ChangeStart::of_all(ChangeStartAt::After(now.version));
+    let page = c.changes(&after, 10).unwrap();
+    assert_eq!(page.documents.len(), 1);
+    assert_eq!(page.documents[0].id, "3");
+
+    // Another replica may be ahead of this one.
+    let ahead = Version::from_u64(page.version.as_u64() + 1_000);
+    let ahead = ChangeStart::of_all(ChangeStartAt::After(ahead));
+    let page = c.changes(&ahead, 10).unwrap();
+    assert_eq!(ChangeStartAt::After(page.version), ahead.at);
+    assert!(page.documents.is_empty() && !page.has_more);
+
+    c.items().set_keep_expired(seconds(60)).unwrap();
+    clock.advance(seconds(6));
+    let ends = c.ends(&ExpiryCursor::start(), 10).unwrap();
+    assert_eq!(ends.ends[0].document.id, "2");
+    assert!(ends.ends[0].time_to_live_expired && ends.ends.len() == 1);
+    assert!(other.ends(&ends.cursor, 10).unwrap().ends.is_empty());
+
+    one.delete_container("db", "c").unwrap();
+    let gone = refused(other.changes(&after, 10), 404);
+    assert_eq!(gone.sub_status(), 1003);
+}
+
+#[test]
+fn policies_are_kept_and_queries_scan() {
     let (one, two, ..) = two();
     let policy = ",\"indexingPolicy\":{\"includedPaths\":[{\"path\":\"/n/?\"}],\"excludedPaths\":[{\"path\":\"/*\"}]}";
     let c = container(&one, policy);
@@ -277,16 +424,35 @@ fn what_replicas_have_not_is_refused_and_policies_are_kept() {
     assert_eq!(ordered, ["2", "3"]);
     let page = seen.list(&Scope::everything(), 2, None).unwrap();
     assert_eq!(page.documents.len(), 2);
+}
 
-    let feed = c.changes(&ChangeStart::of_all(ChangeStartAt::Beginning), 10);
-    assert!(refused(feed, 501).to_string().contains("change feed"));
-    refused(c.ends(&ebbtide::ExpiryCursor::start(), 10), 501);
-    for more in [
-        ",\"maxLiveBytes\":1000000",
-        ",\"defaultTtl\":10,\"changeFeedPolicy\":{\"retentionDuration\":10}",
-    ] {
-        let text = format!("{{\"id\":\"q\",\"partitionKey\":{{\"paths\":[\"/p\"]}}{more}}}");
-        let definition = ContainerDefinition::from_json(text.as_bytes()).unwrap();
-        refused(two.create_container("db", definition), 501);
-    }
+#[test]
+fn quotas_and_retention_are_those_of_all_replicas() {
+    let (one, two, _, clock) = two();
+    let retention = ",\"defaultTtl\":-1,\"changeFeedPolicy\":{\"retentionDuration\":10}";
+    let c = container(&one, &format!("{retention},\"maxLiveBytes\":1000"));
+    let other = two.container("db", "c").unwrap();
+    assert_eq!(other.definition().max_live_bytes, Some(1_000));
+    assert_eq!(other.to_json(), c.to_json());
+    let wide = format!(",\"ttl\":5,\"x\":\"{}\"", "x".repeat(600));
+    other.create(&key(), &body("1", &wide)).unwrap();
+    let full = refused(c.create(&key(), &body("2", &wide)), 403);
+    assert_eq!(full.sub_status(), 1014);
+    clock.advance(seconds(300));
+    let ends = other.ends(&ExpiryCursor::start(), 10).unwrap().ends;
+    assert_eq!(ends[0].document.id, "1");
+    c.create(&key(), &body("2", &wide)).unwrap();
+
+    let mut definition = (*c.definition()).clone();
+    definition.max_live_bytes = Some(3_000);
+    two.replace_container("db", definition.clone()).unwrap();
+    let c = one.container("db", "c").unwrap();
+    assert_eq!(c.definition().max_live_bytes, Some(3_000));
+    c.create(&key(), &body("3", &wide)).unwrap();
+    definition.max_live_bytes = None;
+    definition.other.clear();
+    one.replace_container("db", definition).unwrap();
+    let other = two.container("db", "c").unwrap();
+    assert_eq!(other.definition().max_live_bytes, None);
+    assert_eq!(other.items().keep_expired(), seconds(0));
 }

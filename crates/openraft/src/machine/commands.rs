@@ -6,10 +6,15 @@
 use std::ops::Bound;
 use std::time::{Duration, SystemTime};
 
-use ebbtide::{Container, DefaultTtl, KeyBounds, Ttl};
+use bytes::Bytes;
+use ebbtide::{Container, DefaultTtl, KeyBounds, Quota, Ttl};
 
 use super::{Step, StepError, Write};
 use crate::checks::{MOST_KEY_BYTES, check_name, check_ttl};
+use crate::facts::{FACTS, quota_key};
+
+/// The largest quota, as the engine has it.
+const MOST_LIVE_BYTES: u64 = 1 << 62;
 
 /// Whether no key is between these bounds.
 fn is_empty(start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) -> bool {
@@ -103,16 +108,63 @@ impl Commands<'_, '_> {
         self.push(container, |of| Write::KeepExpired(of, keep))
     }
 
+    /// Sets the quota of a container, or lifts it: a fact, which all replicas know. Apply does not go by it, for it would ask
+    /// estimates: the node that leads refuses, or expires, before it proposes. A quota out of range refuses the op.
+    pub fn set_quota(&mut self, container: &str, quota: Option<Quota>) -> Result<(), StepError> {
+        self.0.writable(container)?;
+        self.write_quota(container, quota)
+    }
+
+    fn write_quota(&mut self, container: &str, quota: Option<Quota>) -> Result<(), StepError> {
+        let (key, (_, facts)) = (quota_key(container), self.0.container(FACTS)?);
+        let Some(quota) = quota else {
+            let is_this = |write: &Write| match write {
+                Write::Put(to, of, ..) => to.name() == FACTS && *of == key,
+                _ => false,
+            };
+            if self.0.open.quotas().contains_key(container) || self.0.writes.iter().any(is_this) {
+                self.0.writes.push(Write::Delete(facts, key));
+            }
+            return Ok(());
+        };
+        let bytes = quota.max_live_bytes;
+        if !(1..=MOST_LIVE_BYTES).contains(&bytes) {
+            return Err(StepError::refuse(format!(
+                "a quota of {bytes} bytes: it is from 1 to 2^62"
+            )));
+        }
+        let quota = postcard::to_allocvec(&quota);
+        let quota = quota.map_err(|error| StepError::refuse(error.to_string()))?;
+        let put = Write::Put(facts, key, Bytes::from(quota), Ttl::Never);
+        self.0.writes.push(put);
+        Ok(())
+    }
+
     /// Makes a container, which ops of later entries can read and write; `false`: there is one of this name. A name or a ttl out of
     /// range, and a name that begins with `ebbtide-openraft`, refuse the op.
     pub fn create_container(&mut self, name: &str, default: DefaultTtl) -> Result<bool, StepError> {
+        self.create_container_with(name, default, Duration::ZERO, None)
+    }
+
+    /// The same, with how long ended items are kept, and a quota.
+    pub fn create_container_with(
+        &mut self,
+        name: &str,
+        default: DefaultTtl,
+        keep_expired: Duration,
+        quota: Option<Quota>,
+    ) -> Result<bool, StepError> {
         check_name(name)?;
         if let DefaultTtl::After(lifetime) = default {
             check_ttl(Ttl::After(lifetime))?;
         }
         let is_new = !self.0.has_container(name);
         if is_new {
-            self.0.writes.push(Write::Create(name.to_owned(), default));
+            let create = Write::Create(name.to_owned(), default, keep_expired);
+            self.0.writes.push(create);
+            if quota.is_some() {
+                self.write_quota(name, quota)?;
+            }
         }
         Ok(is_new)
     }
@@ -123,6 +175,7 @@ impl Commands<'_, '_> {
         check_name(name)?;
         let is_there = self.0.has_container(name);
         if is_there {
+            self.write_quota(name, None)?;
             self.0.writes.push(Write::Drop(name.to_owned()));
         }
         Ok(is_there)

@@ -1,5 +1,5 @@
-//! Goal: containers that entries make and drop are the same on every replica, and after a power cut before any call of the disk:
-//! answers, versions and items.
+//! Goal: containers that entries make and drop, and their quotas, are the same on every replica, and after a power cut before any
+//! call of the disk: answers, versions and items.
 //!
 //! Method: a log that makes, fills, drops and makes again is applied to a state that is left alone, to one that is opened again
 //! before each entry, and to one that is cut off from power and applies again what it lost.
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::common::{START, log_id};
 use ebbtide::internals::Sim;
-use ebbtide::{ContainerOptions, DefaultTtl, ManualClock, Options};
+use ebbtide::{ContainerOptions, DefaultTtl, ManualClock, Options, Quota, WhenFull};
 use ebbtide_openraft::{
     Entry, FORMAT, Machine, SnapshotData, StateOptions, StateStore, Step, StepError,
 };
@@ -22,11 +22,22 @@ use testkit::random::Random;
 enum Ask {
     Make(String, Option<u64>),
     Drop(String),
+    /// In bytes.
+    Quota(String, Option<u64>),
+    /// With a quota.
+    MakeWith(String, u64),
     Put(String, String, String),
 }
 
 /// Whether it was done, and the version of the last write.
 type Told = Option<(bool, u64)>;
+
+fn quota(max_live_bytes: u64) -> Quota {
+    Quota {
+        max_live_bytes,
+        when_full: WhenFull::ExpireSoonest,
+    }
+}
 
 struct Rooms;
 
@@ -59,6 +70,16 @@ impl Machine for Rooms {
                         commands.create_container(room, DefaultTtl::NoDefault)?
                     }
                     Ask::Drop(room) => commands.drop_container(room)?,
+                    Ask::Quota(room, bytes) => {
+                        commands.set_quota(room, bytes.map(quota))?;
+                        true
+                    }
+                    Ask::MakeWith(room, bytes) => {
+                        let keep = Duration::from_secs(60);
+                        let quota = Some(quota(*bytes));
+                        let default = DefaultTtl::NoDefault;
+                        commands.create_container_with(room, default, keep, quota)?
+                    }
                     Ask::Put(..) => unreachable!("it is no command"),
                 }
             }
@@ -109,6 +130,19 @@ fn log() -> Vec<Vec<Ask>> {
         make("a/b", None),
         vec![Ask::Make("c".into(), None), put("a", "7")],
         vec![put("a", "8"), put("b", "9")],
+        vec![Ask::Quota("a".into(), Some(700))],
+        // Apply does not go by it.
+        vec![put("a", &"k".repeat(900))],
+        vec![Ask::Quota("a".into(), Some(1 << 63))],
+        vec![Ask::MakeWith("d".into(), 50)],
+        vec![Ask::MakeWith("d".into(), 60)],
+        vec![Ask::Quota("b".into(), None), Ask::Quota("b".into(), None)],
+        vec![Ask::Quota("b".into(), Some(40))],
+        vec![Ask::Quota("b".into(), None)],
+        vec![Ask::Quota("b".into(), None)],
+        drop("d"),
+        make("d", None),
+        vec![put("d", "10"), put("a", "11")],
     ]
 }
 
@@ -149,7 +183,9 @@ fn shown(state: &Store) -> String {
         });
         (room, items.collect::<Vec<_>>())
     });
-    format!("{:?}", rooms.collect::<Vec<_>>())
+    let rooms = rooms.collect::<Vec<_>>();
+    let quotas = ["a", "b", "d"].map(|room| reader.quota(room).map(|quota| quota.max_live_bytes));
+    format!("{rooms:?} {quotas:?}")
 }
 
 fn apply(state: &mut Store, index: u64, asks: &[Ask]) -> Option<String> {
@@ -172,7 +208,18 @@ fn containers_are_made_and_dropped_alike_whatever_a_replica_went_through() {
         .map(|(index, asks)| apply(&mut alone, index as u64, asks).unwrap())
         .collect();
     assert!(expected[14].contains("[57] "), "{}", expected[14]);
-    assert_eq!(alone.reader().containers(), ["a", "b"]);
+    assert_eq!(alone.reader().containers(), ["a", "b", "d"]);
+    assert!(
+        expected[18].ends_with("[Some(700), None, Some(50)]"),
+        "{}",
+        expected[18]
+    );
+    assert!(expected[21].ends_with("[Some(700), Some(40), Some(50)]"));
+    assert!(expected[26].ends_with("[Some(700), None, None]"));
+    assert!(expected[17].contains("from 1 to 2^62"), "{}", expected[17]);
+    assert!(alone.reader().has_quotas());
+    let room = alone.reader().container("a").unwrap();
+    assert_eq!(room.quota(), None, "the engine has none");
 
     let sim = Sim::new(2);
     for (index, asks) in log().iter().enumerate() {

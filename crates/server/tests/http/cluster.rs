@@ -2,6 +2,9 @@
 //! before or than its session token says, none shows what has ended, and the nodes' states stay the same. Method: three servers in
 //! this process, each over a node, or in processes of their own that are killed.
 
+mod feeds;
+mod quotas;
+
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Child;
@@ -439,13 +442,6 @@ fn throughput_and_partitions_are_those_of_all_servers() {
 fn what_is_not_offered_over_a_cluster_says_so() {
     let world = World::new();
     let client = world.clients()[1];
-    let feed = client.get(DOCS, &[("a-im", "Incremental Feed")]);
-    let quota = r#"{"id":"q","partitionKey":{"paths":["/pk"],"kind":"Hash"},"maxLiveBytes":1000}"#;
-    let quota = client.post("/dbs/shop/colls", quota, &[]);
-    for refused in [feed, quota] {
-        assert_eq!(refused.status, 501, "{}", refused.body);
-        assert!(refused.body.contains("over a cluster"), "{}", refused.body);
-    }
     let moved = client.post("/_clock", r#"{"advance":"2h"}"#, &[]);
     assert_eq!(moved.status, 403);
     assert_eq!(client.get("/", &[]).json()["id"], json!("ebbtide"));
