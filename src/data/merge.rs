@@ -1,4 +1,7 @@
-//! The merge of sorted sources, each read by a [`Cursor`]; cursor.rs defines steps, seeks and dead spans.
+//! The merge of sorted sources, each read by a [`Cursor`]; cursor.rs defines steps, seeks and dead spans. It lends in
+//! merge/lending.rs.
+
+mod lending;
 
 use std::cmp::Ordering;
 
@@ -7,9 +10,7 @@ use crate::base::{Error, Result, Seq};
 use crate::data::bare_ranges::Passing;
 use crate::data::batch::KeyRange;
 use crate::data::cursor::{Cursor, DeadSpan, KeyPosition, Position, Seek};
-use crate::data::lend::block_slice::BlockSlice;
-use crate::data::lend::lent::{Ask, LendOutcome, Lent};
-use crate::data::lend::uniform_merge::{Left, MOST_BLOCKS, UniformMerge};
+use crate::data::lend::uniform_merge::UniformMerge;
 use crate::data::range_tombstones::RangeTombstones;
 use crate::expiry::ExpiryView;
 
@@ -40,8 +41,6 @@ pub struct Merge<C> {
 
 /// A dead span counts for so many records: in memory it has about as many or more.
 const PASSED_IN_SPAN: usize = 16;
-
-const HOLDS_ONE: &str = "it holds a uniform block";
 
 /// A cursor's entry in the order.
 #[derive(Clone, Copy)]
@@ -225,187 +224,6 @@ impl<C: Cursor> Merge<C> {
     #[inline]
     pub fn leader(&self) -> Option<usize> {
         Some(self.order.first()?.at)
-    }
-
-    /// The items behind the first record, which was decided about, that the first cursor has before any other. Forwards.
-    pub fn block_slice(&self, ask: &Ask<'_>) -> Option<BlockSlice> {
-        let bound = self.bound_at(1, ask);
-        let above = self.seq_above_dead_spans();
-        let ask = Ask {
-            above,
-            bound,
-            ..*ask
-        };
-        self.front()?.block_slice(&ask)
-    }
-
-    /// The first cursor goes to a record of the slice that it gave.
-    pub fn stand_in_slice(&mut self, at: usize) {
-        let first = self.order[0].at;
-        self.cursors[first].stand_in_uniform_block(at);
-    }
-
-    /// Lends from the uniform blocks of the first cursors, up to a cursor without one.
-    pub fn lend(
-        &mut self,
-        ask: &Ask<'_>,
-        lent: &mut Lent,
-        view: &ExpiryView,
-    ) -> Result<LendOutcome> {
-        let above = self.seq_above_dead_spans();
-        let ask = Ask { above, ..*ask };
-        // Backwards one at a time.
-        let most = if self.forward { MOST_BLOCKS } else { 1 };
-        let (first, cursors) = (self.order.iter().take(most), &mut self.cursors);
-        let holds = |entry: &&MergeEntry| cursors[entry.at].hold_uniform_block(&ask, lent);
-        let blocks = first.take_while(holds).count();
-        let stand = match blocks {
-            0 => LendOutcome::Same,
-            1 => self.lend_first(&ask, lent, view),
-            _ => self.lend_merged(blocks, &ask, lent, view)?,
-        };
-        if stand == LendOutcome::Behind
-            && let Err(error) = self.resolve_dead_spans(Some(view))
-        {
-            self.fail(&error);
-            return Err(error);
-        }
-        Ok(stand)
-    }
-
-    /// The bound of `ask`, or the key of this place in the order, whichever comes first.
-    fn bound_at<'a>(&'a self, place: usize, ask: &Ask<'a>) -> Option<&'a [u8]> {
-        let Some(next) = self.order.get(place) else {
-            return ask.bound;
-        };
-        let key = match self.cursors[next.at].head() {
-            KeyPosition::Record(key) => key,
-            KeyPosition::DeadSpan(span) => self.far_end(&span),
-            KeyPosition::End => unreachable!("cursors at their end are not in the order"),
-        };
-        let bound = ask.bound.filter(|&bound| (bound < key) == self.forward);
-        Some(bound.unwrap_or(key))
-    }
-
-    /// Lends from the first cursor.
-    fn lend_first(&mut self, ask: &Ask<'_>, lent: &mut Lent, view: &ExpiryView) -> LendOutcome {
-        let first = self.order[0].at;
-        let bound = self.bound_at(1, ask);
-        let (block, at) = self.cursors[first].uniform_block().expect(HOLDS_ONE);
-        let ask = Ask { bound, ..*ask };
-        let (stand, at) = match self.forward {
-            true => block.lend(at, &ask, lent),
-            false => block.lend_back(at, &ask, lent),
-        };
-        if stand != LendOutcome::Same {
-            self.cursors[first].stand_in_uniform_block(at);
-        }
-        if stand == LendOutcome::Behind && self.order.len() > 1 {
-            self.replace(0, Some(view));
-        }
-        stand
-    }
-
-    /// Merges the uniform blocks of so many cursors. Where one ends, its cursor goes on to the next certain one.
-    fn lend_merged(
-        &mut self,
-        blocks: usize,
-        ask: &Ask<'_>,
-        lent: &mut Lent,
-        view: &ExpiryView,
-    ) -> Result<LendOutcome> {
-        let mut merge = self.blocks.take().unwrap_or_default();
-        merge.reserve(blocks);
-        for entry in &self.order[..blocks] {
-            let (block, at) = self.cursors[entry.at].uniform_block().expect(HOLDS_ONE);
-            merge.push(entry.at, &block, at);
-        }
-        merge.begin(self.bound_at(blocks, ask), lent.held(), lent.len());
-        let (mut has_moved, mut went_on) = (false, Ok(true));
-        let stand = loop {
-            let bound = self.bound_at(blocks, ask);
-            let seq = |cursor: usize, at: usize| self.cursors[cursor].seq_in_uniform_block(at);
-            let stand = merge.lend(&Ask { bound, ..*ask }, lent, seq);
-            has_moved |= stand != LendOutcome::Same;
-            if stand != LendOutcome::OnLast || lent.is_full() {
-                break stand;
-            }
-            went_on = self.go_on(&mut merge, blocks, ask, lent, view);
-            if !matches!(went_on, Ok(true)) {
-                break LendOutcome::Behind;
-            }
-        };
-        if has_moved {
-            let left = merge.left(lent.held());
-            self.leave_uniform_blocks(blocks, left, matches!(went_on, Ok(true)));
-        }
-        merge.clear();
-        self.blocks = Some(merge);
-        match went_on {
-            Ok(true) => {}
-            Ok(false) => self.replace(0, Some(view)),
-            Err(error) => {
-                self.fail(&error);
-                return Err(error);
-            }
-        }
-        Ok(match stand {
-            LendOutcome::Same => LendOutcome::behind(has_moved),
-            other => other,
-        })
-    }
-
-    /// Moves on the cursor whose uniform block has ended; true: it is in another one, which takes its place.
-    fn go_on(
-        &mut self,
-        merge: &mut UniformMerge,
-        blocks: usize,
-        ask: &Ask<'_>,
-        lent: &mut Lent,
-        view: &ExpiryView,
-    ) -> Result<bool> {
-        let ended = merge.first(lent.held());
-        let cursor = &mut self.cursors[ended.cursor];
-        cursor.stand_in_uniform_block(ended.at);
-        cursor.advance(Some(view))?;
-        let holds = cursor.hold_uniform_block(ask, lent);
-        if holds {
-            let (block, at) = self.cursors[ended.cursor].uniform_block().expect(HOLDS_ONE);
-            merge.go_on(&block, at, self.bound_at(blocks, ask), lent.held());
-        }
-        Ok(holds)
-    }
-
-    /// Sorts in these cursors where the merge has left them; the first one only if it is still in its uniform block.
-    fn leave_uniform_blocks(
-        &mut self,
-        blocks: usize,
-        left: impl DoubleEndedIterator<Item = Left>,
-        with_first: bool,
-    ) {
-        // From the last one on, so that what is behind a place is in order.
-        for (place, left) in (0..blocks).rev().zip(left.rev()) {
-            let (prefix, at) = (left.prefix, left.cursor);
-            let entry = MergeEntry { prefix, at };
-            if place == 0 && !with_first {
-                self.order[place] = entry;
-                return;
-            }
-            self.cursors[left.cursor].stand_in_uniform_block(left.at);
-            self.sort_in(place, entry);
-        }
-    }
-
-    /// Records as new as this are hidden by no dead span.
-    fn seq_above_dead_spans(&self) -> Seq {
-        if self.dead_spans == 0 {
-            return Seq(0);
-        }
-        let seq_max = |entry: &MergeEntry| match self.cursors[entry.at].head() {
-            KeyPosition::DeadSpan(span) => span.seq_max,
-            _ => Seq(0),
-        };
-        self.order.iter().map(seq_max).max().unwrap_or_default()
     }
 
     /// Moves the first cursor and sorts it in again.

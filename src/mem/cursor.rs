@@ -12,6 +12,7 @@ use crate::base::record::{RecordRef, key_prefix};
 use crate::base::{Result, Seq};
 use crate::data::cursor::{Cursor, DeadSpan, Position, Seek};
 use crate::data::item::Pair;
+use crate::data::lend::lent::Lent;
 use crate::data::range_tombstones::RangeTombstones;
 use crate::expiry::ExpiryView;
 
@@ -279,6 +280,14 @@ impl Cursor for MemCursor {
         self.window.stand_at(first.unwrap_or(edge));
         if first.is_none() {
             self.step(to.is_forward(), view);
+        }
+        Ok(())
+    }
+
+    fn lend_one(&self, lent: &mut Lent) -> Result<()> {
+        let stored = self.window.stored().expect(NO_RECORD);
+        if !lent.push_copy(stored.key(), stored.value()) {
+            lent.push_pair(self.pair()?);
         }
         Ok(())
     }

@@ -15,11 +15,15 @@ use bytes::Bytes;
 use crate::base::Seq;
 use crate::base::record::MAX_VALUE_LEN;
 use crate::data::item::Pair;
+use crate::data::lend::room::Room;
 use crate::data::lend::uniform_block::{Records, UniformBlock, UniformShape};
 use crate::expiry::ExpiryView;
 
 /// Longer keys and values of memtables are held, not copied.
 const COPY_MOST: usize = 512;
+
+/// Room for the bytes of some items of memtables.
+const COPIED: usize = 2 << 10;
 
 /// Room for as many blocks as a short scan over several runs lends from.
 const OWNERS: usize = 16;
@@ -115,7 +119,12 @@ impl ItemSpan {
 
     /// The key, in the held bytes.
     pub fn key<'a>(&self, held: HeldBytes<'a>) -> &'a [u8] {
-        &held.bytes(self.owner)[self.key_at as usize..self.value_at as usize]
+        let bytes = match self.owner {
+            0 => held.copied,
+            _ if self.end == APART => held.copied,
+            owner => held.bytes(owner),
+        };
+        &bytes[self.key_at as usize..self.value_at as usize]
     }
 }
 
@@ -135,49 +144,6 @@ enum LentItems {
     ItemSpans(usize),
     /// Records from this one on of a uniform block, which add up.
     UniformBlock(u32, UniformShape, usize),
-}
-
-/// How much a call has lent, and how much it is to lend.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Room {
-    items: usize,
-    /// The bytes of keys and values.
-    bytes: usize,
-    enough: usize,
-    most: usize,
-    full_bytes: usize,
-}
-
-impl Room {
-    /// Whether nothing more is to be lent.
-    #[inline(always)]
-    pub fn is_none(&self) -> bool {
-        self.items >= self.enough || self.bytes >= self.full_bytes
-    }
-
-    /// How many more items there is room for, if they cost next to nothing.
-    #[inline]
-    pub fn items(&self) -> usize {
-        self.most.saturating_sub(self.items)
-    }
-
-    /// Takes room for so many items of so many bytes together, unless they would fill it by their bytes.
-    #[inline]
-    pub fn take_all(&mut self, items: usize, bytes: usize) -> bool {
-        let fits = self.bytes + bytes < self.full_bytes;
-        if fits {
-            self.items += items;
-            self.bytes += bytes;
-        }
-        fits
-    }
-
-    /// Takes room for an item of so many bytes.
-    #[inline(always)]
-    pub fn take(&mut self, bytes: usize) {
-        self.items += 1;
-        self.bytes += bytes;
-    }
 }
 
 /// The items of a call, in the order in which they were reached.
@@ -320,7 +286,8 @@ impl Lent {
     /// The held bytes.
     #[inline]
     pub fn held(&self) -> HeldBytes<'_> {
-        HeldBytes(&self.owners)
+        let (owners, copied) = (&self.owners, &self.copied);
+        HeldBytes { owners, copied }
     }
 
     /// Holds these bytes; returns the number by which [`Lent::push`] knows them.
@@ -359,6 +326,7 @@ impl Lent {
     pub fn places(&mut self) -> (ItemSpans<'_>, HeldBytes<'_>) {
         let Lent {
             owners,
+            copied,
             places,
             parts,
             room,
@@ -373,7 +341,7 @@ impl Lent {
         }
         let left = *room;
         let places = ItemSpans { places, room, left };
-        (places, HeldBytes(owners))
+        (places, HeldBytes { owners, copied })
     }
 
     /// Takes back all items but so many, none of them of a uniform block.
@@ -401,7 +369,20 @@ impl Lent {
         }
     }
 
+    /// Adds a copy of an item, if that is short; returns whether it is.
+    #[inline]
+    pub fn push_copy(&mut self, key: &[u8], value: &[u8]) -> bool {
+        let is_short = key.len() + value.len() <= COPY_MOST;
+        if is_short {
+            self.copy(key, value);
+        }
+        is_short
+    }
+
     fn copy(&mut self, key: &[u8], value: &[u8]) {
+        if self.copied.capacity() == 0 {
+            self.copied.reserve(COPIED);
+        }
         let at = self.copied.len();
         self.copied.extend_from_slice(key);
         self.copied.extend_from_slice(value);
@@ -536,13 +517,16 @@ impl ExactSizeIterator for LentIter<'_> {}
 
 /// The bytes that are held for the lent items.
 #[derive(Clone, Copy)]
-pub struct HeldBytes<'a>(&'a [Bytes]);
+pub struct HeldBytes<'a> {
+    owners: &'a [Bytes],
+    copied: &'a [u8],
+}
 
 impl<'a> HeldBytes<'a> {
     /// Those of this number.
     #[inline(always)]
     pub fn bytes(self, owner: u32) -> &'a [u8] {
-        &self.0[owner as usize - 1]
+        &self.owners[owner as usize - 1]
     }
 }
 

@@ -340,29 +340,56 @@ impl UniformMerge {
             self.set_heads(bound, held);
             return;
         }
-        let bound = OrderKey::new(bound.map_or(u64::MAX, key_prefix), BOUND);
+        let bound = self.head_of_bound(bound, held);
         let within = self.order.partition_point(|head| *head < bound);
         self.order[within..].rotate_right(1);
         self.order[within] = bound;
     }
 
-    /// Sorts all uniform blocks and the bound by their heads behind what they share.
-    #[cold]
-    fn set_heads(&mut self, bound: Option<&[u8]>, held: HeldBytes<'_>) {
+    /// The head of the bound.
+    fn head_of_bound(&self, bound: Option<&[u8]>, held: HeldBytes<'_>) -> OrderKey {
         let (shared, key) = (self.shared, self.runners[0].key(held));
-        let bound_prefix = match bound {
+        let prefix = match bound {
+            Some(bound) if shared == 0 => key_prefix(bound),
             Some(bound) if bound.starts_with(&key[..shared]) => key_prefix_behind(bound, shared),
             // Before or behind all of them: where prefixes are equal, whole keys say so.
             Some(bound) if bound < key => 0,
             _ => u64::MAX,
         };
+        OrderKey::new(prefix, BOUND)
+    }
+
+    /// Sorts all uniform blocks and the bound by their heads behind what they share.
+    #[cold]
+    fn set_heads(&mut self, bound: Option<&[u8]>, held: HeldBytes<'_>) {
+        let shared = self.shared;
         self.order.fill(OrderKey::NONE);
         for (number, runner) in self.runners.iter().enumerate() {
             let prefix = runner.prefix(runner.body(held), shared);
             self.order[number] = OrderKey::new(prefix, number);
         }
-        self.order[self.runners.len()] = OrderKey::new(bound_prefix, BOUND);
+        self.order[self.runners.len()] = self.head_of_bound(bound, held);
         self.order.sort_unstable();
+    }
+
+    /// Called when the merge has ended at its bound, and that has moved on to this key.
+    pub fn move_bound(&mut self, bound: Option<&[u8]>, held: HeldBytes<'_>) {
+        debug_assert_eq!(self.order[0].runner(), BOUND);
+        self.sort_in(self.head_of_bound(bound, held));
+    }
+
+    /// Whether a uniform block is on a newer record of this key, where the merge has ended.
+    pub fn has_newer(
+        &self,
+        (key, than): (&[u8], Seq),
+        held: HeldBytes<'_>,
+        seq: impl Fn(usize, usize) -> Seq,
+    ) -> bool {
+        let first = self.order[0];
+        let close = self.order.iter().take_while(|head| head.is_close_to(first));
+        close
+            .filter_map(|head| self.runners.get(head.runner()))
+            .any(|one| one.key(held) == key && seq(one.cursor, one.at) > than)
     }
 
     /// The uniform block that comes first.

@@ -130,3 +130,49 @@ fn after_a_failed_step_a_walk_fails_and_has_no_end() {
         }
     }
 }
+
+#[test]
+fn after_a_failed_step_a_walk_lends_no_more() {
+    let cursor = |keys| Failing {
+        keys,
+        at: None,
+        fails: "g",
+    };
+    let cursors = vec![
+        cursor(&["b", "d", "i"]),
+        cursor(&["a", "c", "e", "g"]),
+        cursor(&["f", "h"]),
+    ];
+    let view = ExpiryView::at(Timestamp(2), Settings::default);
+    let horizon = Horizon {
+        max: Seq(9),
+        tombstones: RangeTombstones::default(),
+        bare: None,
+    };
+    let mut walk = Walk::seek(cursors, horizon, Seek::First, &view).unwrap();
+    let (mut settled, mut decided) = (view.clone(), vec![]);
+    let certain = CertainView::first(Seq(9), view.clone());
+    let (mut lent, mut failures) = (Lent::default(), 0);
+    for call in 1..=4 {
+        lent.begin((100, 100), usize::MAX);
+        let read = || ExpiryViews {
+            now: view.clone(),
+            settled: view.clone(),
+        };
+        let mut check = ExpiryCheck::new(&view, &mut settled, view.now, read);
+        let lending = Lending {
+            view: &certain,
+            call,
+            bound: None,
+            dying_alone: false,
+        };
+        let done = walk.lend(&mut check, &mut decided, |_| true, (&lending, &mut lent));
+        failures += usize::from(done.is_err_and(|error| error.is_corruption()));
+        let keys: Vec<&[u8]> = lent.iter().map(|(key, _)| key).collect();
+        match call {
+            1 => assert_eq!(keys.concat(), b"abcde"),
+            _ => assert!(keys.is_empty()),
+        }
+    }
+    assert_eq!(failures, 4);
+}

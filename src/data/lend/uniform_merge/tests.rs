@@ -217,6 +217,62 @@ impl Case {
         self.merged_in(parts)
     }
 
+    /// Items, where the merge ends at some keys before its bound, and then goes on.
+    fn merged_up_to(&self, dice: &mut Dice) -> (LendOutcome, Vec<String>) {
+        let keys = self.sources.iter().flat_map(|source| &source.records);
+        let keys = keys.map(|record| record.key.clone());
+        let mut bounds: Vec<_> = keys.filter(|_| dice.below(20) == 0).collect();
+        bounds.retain(|key| self.bound.as_ref().is_none_or(|bound| key < bound));
+        bounds.sort();
+        let mut bounds: Vec<_> = bounds.into_iter().map(Some).collect();
+        bounds.push(self.bound.clone());
+        self.ask(|ask, lent| {
+            let mut merge = UniformMerge::default();
+            for (number, source) in self.sources.iter().enumerate() {
+                let owner = lent.hold(source.body.clone());
+                let block = source.shape.block(&source.body, owner);
+                merge.push(number, &block, source.first);
+            }
+            merge.begin(bounds[0].as_deref(), lent.held(), lent.len());
+            let (mut stand, mut has_moved) = (LendOutcome::Same, false);
+            for (number, bound) in bounds.iter().enumerate() {
+                let bound = bound.as_deref();
+                if number > 0 {
+                    merge.move_bound(bound, lent.held());
+                }
+                let seq = |number: usize, at: usize| Seq(self.sources[number].records[at].seq);
+                stand = merge.lend(&Ask { bound, ..*ask }, lent, seq);
+                has_moved |= stand != LendOutcome::Same;
+                self.check_newer(&merge, lent, bound);
+                if stand == LendOutcome::OnLast || lent.is_full() {
+                    break;
+                }
+            }
+            match stand {
+                LendOutcome::Same => LendOutcome::behind(has_moved),
+                other => other,
+            }
+        })
+    }
+
+    /// Of the key at which a merge has ended, it knows whether one of its records is newer than another.
+    fn check_newer(&self, merge: &UniformMerge, lent: &Lent, bound: Option<&[u8]>) {
+        let Some(key) = bound.filter(|_| merge.order[0].runner() == BOUND) else {
+            return;
+        };
+        let seq = |number: usize, at: usize| Seq(self.sources[number].records[at].seq);
+        let heads = merge.left(lent.held());
+        let heads = heads.map(|left| &self.sources[left.cursor].records[left.at]);
+        let newest = heads
+            .filter(|record| record.key == key)
+            .map(|record| record.seq)
+            .max();
+        for than in [newest.unwrap_or(1) - 1, newest.unwrap_or(1)].map(Seq) {
+            let has_newer = merge.has_newer((key, than), lent.held(), seq);
+            assert_eq!(has_newer, newest.is_some_and(|newest| newest > than.0));
+        }
+    }
+
     /// The same, where the records of a source from the given ones on are in these uniform blocks.
     fn merged_in(&self, sources: Vec<Vec<(usize, Source)>>) -> Answer {
         let currents: Vec<Cell<usize>> = sources.iter().map(|_| Cell::new(0)).collect();
@@ -348,6 +404,21 @@ fn uniform_blocks_that_go_on_lend_what_a_plain_merge_shows() {
         let (merged, plainly) = (case.merged_in_parts(&mut dice), case.plainly());
         assert_eq!(merged, plainly, "seed {seed}");
         items[merged.0 as usize] += merged.1.len();
+    }
+    assert_eq!(items[0], 0);
+    assert!(items[1].min(items[2]) > 1_000, "{items:?}");
+}
+
+#[test]
+fn a_merge_that_goes_on_behind_its_bound_lends_what_a_plain_merge_shows() {
+    let mut items = [0; 3];
+    for seed in 0..8_000 {
+        let mut dice = Dice(seed);
+        let case = Case::random(&mut dice);
+        let (stand, shown) = case.merged_up_to(&mut dice);
+        let (plain_stand, plain, _) = case.plainly();
+        assert_eq!((stand, &shown), (plain_stand, &plain), "seed {seed}");
+        items[stand as usize] += shown.len();
     }
     assert_eq!(items[0], 0);
     assert!(items[1].min(items[2]) > 1_000, "{items:?}");
