@@ -14,7 +14,7 @@ impl Documents {
     /// Creates a database.
     ///
     /// # Errors
-    /// [`Conflict`](ErrorKind::Conflict) where it exists, [`BadRequest`](ErrorKind::BadRequest): its id.
+    /// [`Conflict`](crate::ErrorKind::Conflict) where it exists, [`BadRequest`](crate::ErrorKind::BadRequest): its id.
     pub fn create_database(&self, id: &str) -> Result<DatabaseInfo> {
         check_name(id)?;
         let (_changing, key) = (self.changing(), database_key(id));
@@ -54,7 +54,7 @@ impl Documents {
     /// The database of this id or `_rid`.
     ///
     /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound).
+    /// [`NotFound`](crate::ErrorKind::NotFound).
     pub fn database(&self, id: &str) -> Result<DatabaseInfo> {
         DatabaseInfo::of_item(&self.database_item(id)?)
     }
@@ -72,7 +72,7 @@ impl Documents {
     /// Deletes a database with its containers and their documents, at once.
     ///
     /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound).
+    /// [`NotFound`](crate::ErrorKind::NotFound).
     pub fn delete_database(&self, id: &str) -> Result<()> {
         self.delete_database_if(id, &Conditions::none())
     }
@@ -80,7 +80,7 @@ impl Documents {
     /// [`Documents::delete_database`] where conditions on the database's etag hold.
     ///
     /// # Errors
-    /// As there; [`PreconditionFailed`](ErrorKind::PreconditionFailed).
+    /// As there; [`PreconditionFailed`](crate::ErrorKind::PreconditionFailed).
     pub fn delete_database_if(&self, id: &str, conditions: &Conditions) -> Result<()> {
         let _changing = self.changing();
         let (rid, _) = self.change(|batch| {
