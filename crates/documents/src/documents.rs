@@ -217,12 +217,12 @@ impl Documents {
         &self.shared.store
     }
 
-    /// The handle of a container, if there is one.
-    /// Ends the handles of what was deleted.
+    /// Forgets the handles of what was deleted.
     pub(crate) fn forget(&self, is_gone: impl Fn(ResourceId) -> bool) {
         self.shared.open_mut().forget(is_gone);
     }
 
+    /// The handle of a container, if there is one.
     pub(crate) fn opened(&self, rid: ResourceId) -> Option<Container> {
         self.shared.open().by_rid.get(&rid).cloned()
     }

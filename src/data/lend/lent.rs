@@ -157,25 +157,19 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// Empties it, for a call that lends items one by one up to `enough`, slices of records as long as there is not
-    /// enough and up to `most` items, and no more when keys and values come to `full_bytes`.
-    pub fn begin(&mut self, (enough, most): (usize, usize), full_bytes: usize) {
+    /// Empties it, for a call with the room that [`Room::new`] makes of these.
+    pub fn begin(&mut self, limits: (usize, usize), full_bytes: usize) {
         self.owners.clear();
         self.copied.clear();
         self.places.clear();
         self.parts.clear();
-        self.room = Room {
-            enough,
-            most,
-            full_bytes,
-            ..Room::default()
-        };
+        self.room = Room::new(limits, full_bytes);
     }
 
     /// The number of items.
     #[inline]
     pub fn len(&self) -> usize {
-        self.room.items
+        self.room.taken()
     }
 
     /// Whether there is no item.
@@ -307,7 +301,7 @@ impl Lent {
             return;
         }
         self.parts.push(LentPart {
-            first: self.room.items,
+            first: self.room.taken(),
             of: LentItems::UniformBlock(block.owner, block.shape, records.start),
         });
         self.room = room;
@@ -334,10 +328,10 @@ impl Lent {
         } = self;
         if !matches!(parts.last(), Some(part) if matches!(part.of, LentItems::ItemSpans(_))) {
             parts.push(LentPart {
-                first: room.items,
+                first: room.taken(),
                 of: LentItems::ItemSpans(places.len()),
             });
-            places.reserve(room.enough.saturating_sub(room.items));
+            places.reserve(room.missing());
         }
         let left = *room;
         let places = ItemSpans { places, room, left };
@@ -348,10 +342,10 @@ impl Lent {
     pub fn forget_from(&mut self, index: usize) {
         while self.len() > index {
             let item = self.last();
-            self.room.bytes -= item.map_or(0, |(key, value)| key.len() + value.len());
-            self.room.items -= 1;
+            let bytes = item.map_or(0, |(key, value)| key.len() + value.len());
+            self.room.take_back(bytes);
             self.places.pop();
-            self.parts.pop_if(|part| part.first >= self.room.items);
+            self.parts.pop_if(|part| part.first >= self.room.taken());
         }
     }
 
@@ -554,7 +548,7 @@ impl ItemSpans<'_> {
 
     /// The number of items.
     pub fn items(&self) -> usize {
-        self.left.items
+        self.left.taken()
     }
 
     /// The place that was added last.

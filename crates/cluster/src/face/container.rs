@@ -325,7 +325,7 @@ impl Container {
     /// # Ok(()) }
     /// ```
     pub async fn set_quota(&self, quota: Option<Quota>) -> Result<Answered<()>, Error> {
-        // To lift what is not there is no write.
+        // Lifting a quota that is not there writes nothing, which `command` would take for an error.
         let what = Command::Quota(quota.map(Limit::of));
         let container = self.name.to_string();
         let done = self.ask(Body::Command { container, what }).await?;

@@ -22,7 +22,8 @@ impl Node {
         self.shared.0.status()
     }
 
-    /// How all members are, each by its own word, and this node where it was taken out: in the order of their ids. Waits up to a second for those that do not answer.
+    /// How all members are, each by its own word, and this node where it was taken out: in the order of their ids. Waits up to a
+    /// second for those that do not answer.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), ebbtide_cluster::Error> {
