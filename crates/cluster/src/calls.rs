@@ -136,7 +136,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
 
 pub fn text(error: &NetError) -> String {
     match error {
-        NetError::Unreachable(error) => error.to_string(),
+        NetError::Unreachable(error) | NetError::NotSent(error) => error.to_string(),
         NetError::TimedOut => "there was no answer in time".to_owned(),
         NetError::Refused(why) => why.clone(),
     }
@@ -218,7 +218,7 @@ impl Calls {
         match self.ask(to, kind, question, within).await {
             Ok(answer) => decode(&answer).unwrap_or_else(|e| Asked::Lost(e.to_string())),
             // It was not handled.
-            Err(NetError::Refused(_)) => Asked::NotLeading,
+            Err(NetError::Refused(_) | NetError::NotSent(_)) => Asked::NotLeading,
             Err(error) => Asked::Lost(text(&error)),
         }
     }

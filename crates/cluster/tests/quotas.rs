@@ -334,3 +334,46 @@ async fn a_leader_that_leads_again_knows_nothing_of_before() {
     compare(&cluster).await;
     cluster.close().await;
 }
+
+/// Nobody reads meanwhile: then the log's time would have moved.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ends_makes_room_in_the_millisecond_of_its_end() {
+    let cluster = Cluster::of(1).await;
+    let c = cluster.nodes[0].create_container("c").await.unwrap();
+    c.set_quota(quota(WhenFull::Refuse)).await.unwrap();
+    let large = "v".repeat(LIMIT as usize * 9 / 10);
+    let second = Duration::from_secs(1);
+    c.put_with_ttl("a", large.clone(), second).await.unwrap();
+    assert!(is_full(&c.put("b", large.clone()).await));
+    cluster.advance(1_000);
+    c.put("b", large).await.unwrap();
+    cluster.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_is_held_to_the_quota_that_it_sets() {
+    let cluster = Cluster::of(1).await;
+    let node = &cluster.nodes[0];
+    let c = node.create_container("c").await.unwrap();
+    let limit = |bytes| {
+        Some(Quota {
+            max_live_bytes: bytes,
+            when_full: WhenFull::Refuse,
+        })
+    };
+    let batch = |key: &str, quota| {
+        let mut batch = Batch::new();
+        batch.set_quota(&c, quota).put(&c, key, value());
+        batch
+    };
+    assert!(is_full(&node.write(batch("a", limit(500))).await));
+    assert_eq!(c.quota().await.unwrap().value, None);
+    c.set_quota(limit(500)).await.unwrap();
+    assert!(is_full(&c.put("a", value()).await));
+    node.write(batch("a", limit(5_000))).await.unwrap();
+    assert_eq!(c.quota().await.unwrap().value, limit(5_000));
+    assert!(is_full(&node.write(batch("b", limit(700))).await));
+    node.write(batch("b", None)).await.unwrap();
+    c.put("more", value().repeat(9)).await.unwrap();
+    cluster.close().await;
+}

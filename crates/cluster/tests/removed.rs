@@ -10,7 +10,7 @@ use common::{Cluster, until};
 use ebbtide_cluster::{Error, Node, ReadLevel, Token};
 
 /// Waits until a node knows that it is out, and looks at what it says.
-async fn is_out(node: &Node) {
+async fn is_out(node: &Node, other: u64) {
     until("it knows that it is out", async || {
         let trouble = node.status().trouble;
         trouble.is_some_and(|trouble| trouble.contains("taken out"))
@@ -31,6 +31,9 @@ async fn is_out(node: &Node) {
     is_removed(c.delete_range(..).await.unwrap_err());
     let snapshot = node.snapshot(ReadLevel::Local, Token::default()).await;
     is_removed(snapshot.unwrap_err());
+    // It changes no members either, whichever leader it remembers.
+    is_removed(node.remove(other).await.unwrap_err());
+    is_removed(node.transfer(other).await.unwrap_err());
     let survey = node.survey().await;
     let own = survey.iter().find(|found| found.member.id == node.id());
     let own = own.unwrap().told.as_ref().unwrap();
@@ -54,7 +57,11 @@ async fn a_node_that_is_taken_out_says_so() {
     let gone = (leader + 1) % 5;
     let id = cluster.nodes[gone].id();
     cluster.nodes[leader].remove(id).await.unwrap();
-    is_out(&cluster.nodes[gone]).await;
+    // A call that waits is told when the node learns it.
+    let waits = cluster.nodes[gone].container("c").get("k").await;
+    assert!(matches!(waits, Err(Error::Removed { .. })), "{waits:?}");
+    let lead = cluster.nodes[leader].id();
+    is_out(&cluster.nodes[gone], lead).await;
     let others = |cluster: &Cluster, gone: &[u64]| {
         let nodes = cluster.nodes.clone().into_iter();
         nodes
@@ -69,7 +76,7 @@ async fn a_node_that_is_taken_out_says_so() {
     let asked = left.iter().find(|node| node.id() != leads).unwrap();
     let _ = asked.remove(leads).await;
     let led = left.iter().find(|node| node.id() == leads).unwrap();
-    is_out(led).await;
+    is_out(led, asked.id()).await;
     let left = others(&cluster, &[id, leads]);
     are_in(&left.iter().collect::<Vec<_>>()).await;
 
@@ -84,7 +91,7 @@ async fn a_node_that_is_taken_out_says_so() {
     let left = others(&cluster, &[id, leads, stopped]);
     left[0].remove(stopped).await.unwrap();
     cluster.start_again(number, &addr).await;
-    is_out(cluster.nodes.last().unwrap()).await;
+    is_out(cluster.nodes.last().unwrap(), left[0].id()).await;
     are_in(&left.iter().collect::<Vec<_>>()).await;
     cluster.close().await;
 }

@@ -61,6 +61,22 @@ impl Body {
         }
     }
 
+    pub fn has_commands(&self) -> bool {
+        matches!(self, Body::BatchWithCommands { .. })
+    }
+
+    /// The quota that it gives a container itself, before it writes there.
+    pub fn quota_of(&self, container: &str) -> Option<Option<Limit>> {
+        let Body::BatchWithCommands { commands, .. } = self else {
+            return None;
+        };
+        let mut own = commands.iter().rev().filter(|(of, _)| of == container);
+        own.find_map(|(_, what)| match what {
+            Command::Quota(quota) => Some(*quota),
+            _ => None,
+        })
+    }
+
     /// How many items it writes.
     pub fn writes(&self) -> usize {
         match self {

@@ -105,17 +105,17 @@ impl Link {
         let turns = self.turns(kind);
         let _turn = turns.acquire().await.map_err(|_| shut_down())?;
         let cluster = self.us.hello.cluster;
-        let conn = self.conn().await?;
+        let conn = self.conn().await.map_err(not_sent)?;
         match conn.ask(cluster, to, kind, body.clone(), until).await {
             Err(Unanswered::NotSent(_)) => {}
             Err(Unanswered::Failed(error)) => return Err(error),
             Ok(answer) => return Ok(answer),
         }
-        let conn = self.conn().await?;
+        let conn = self.conn().await.map_err(not_sent)?;
         let asked = conn.ask(cluster, to, kind, body, until).await;
         asked.map_err(|unanswered| match unanswered {
             Unanswered::Failed(error) => error,
-            Unanswered::NotSent(failure) => failure.error(),
+            Unanswered::NotSent(failure) => not_sent(failure.error()),
         })
     }
 
@@ -175,6 +175,14 @@ impl Link {
             Err(error) => state.fail(Failure::of(&error), Instant::now()),
         }
         drop((state, done));
+    }
+}
+
+/// The error of a request for which there was no connection.
+fn not_sent(error: NetError) -> NetError {
+    match error {
+        NetError::Unreachable(error) => NetError::NotSent(error),
+        other => other,
     }
 }
 

@@ -100,9 +100,11 @@ pub(crate) struct Peer {
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) enum NetError {
-    /// There was no connection, or it broke: then the request may have been handled. With
+    /// The connection broke: the request may have been handled. With
     /// [`io::ErrorKind::ResourceBusy`] it was not: too many are under way there.
     Unreachable(io::Error),
+    /// There is no connection: the request was not sent.
+    NotSent(io::Error),
     /// The time is over. The request may have been handled, or may yet be.
     TimedOut,
     /// The request was not handled: another cluster or node is there, or it is too long.

@@ -26,7 +26,7 @@ use ebbtide::{Clock, Container, Quota, WhenFull};
 
 use super::Core;
 use crate::calls::{Asked, Full};
-use crate::machine::body::{Act, Body, Command, Write, millis, moment};
+use crate::machine::body::{Act, Body, Command, Limit, Write, millis, moment};
 use crate::raft::Stop;
 
 /// Others write meanwhile: for one write room is made so often at most.
@@ -183,11 +183,13 @@ impl Coming {
         };
         let ends = ends.into_iter().map(|due| due.until);
         let ends: Vec<SystemTime> = ends.filter(|end| *end > self.now).collect();
-        let by_clock = |wall| self.container.preview_expire_before(wall).bytes > 0;
+        // An item has ended in the millisecond of its end.
+        let behind = self.wall + Duration::from_millis(1);
+        let by_clock = |before| self.container.preview_expire_before(before).bytes > 0;
         Ok(Seen {
             live,
             added,
-            has_ended: !fits && self.wall > self.now && by_clock(self.wall),
+            has_ended: !fits && self.wall > self.now && by_clock(behind),
             frees_at: ends.first().copied(),
             soonest: ends
                 .last()
@@ -239,7 +241,7 @@ impl Core {
     /// Charges an op to the quotas of its containers, as the leader, and makes room for it; else it is not to be proposed.
     pub(super) async fn charge<T>(&self, body: &Body) -> Result<Charge, Asked<T>> {
         let mut charge = Charge::default();
-        if !self.replica.has_quotas() {
+        if !self.replica.has_quotas() && !body.has_commands() {
             return Ok(charge);
         }
         // All in one order: one that waits for bytes in flight holds only charges that none before it waits for.
@@ -248,7 +250,13 @@ impl Core {
             *containers.entry(&write.container).or_default() += leaves(write).unwrap_or(0);
         }
         for (container, bytes) in containers.into_iter().filter(|(_, bytes)| *bytes > 0) {
-            let Some(quota) = self.replica.quota(container) else {
+            // Commands come before the writes of their batch.
+            let own = body.quota_of(container);
+            let quota = own.map_or_else(
+                || self.replica.quota(container),
+                |own| own.map(Limit::quota),
+            );
+            let Some(quota) = quota else {
                 continue;
             };
             let allowance = self.quotas.of(container);

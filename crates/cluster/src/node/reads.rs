@@ -14,7 +14,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use ebbtide::{ChangePosition, Clock, ExpiryCursor};
 use ebbtide_openraft::View;
@@ -30,6 +30,8 @@ use crate::raft::Ends;
 const CAUGHT_UP_MS: u64 = 5_000;
 /// Readers of ends have time moved so often at most, in milliseconds.
 const TICK_MS: u64 = 100;
+/// A read that waits asks so often whether this node still serves.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The words of the leader.
 #[derive(Default)]
@@ -136,6 +138,23 @@ impl Core {
         (u128::from(behind_ms) <= within.as_millis()).then_some((closed.index, at_ms))
     }
 
+    /// Waits until this replica has applied an entry.
+    async fn wait_for(&self, index: u64) -> Result<(), Error> {
+        let deadline = Instant::now() + self.patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let applied = timeout(left.min(LOOK), self.replica.applied(index));
+            if applied.await.is_ok() {
+                return Ok(());
+            }
+            // It may have learned meanwhile that nothing comes any more.
+            self.serves()?;
+            if left <= LOOK {
+                return Err(Error::Behind);
+            }
+        }
+    }
+
     /// Waits until this replica can be read at a level, with a token, and returns the moment.
     pub async fn place_of(&self, level: ReadLevel, since: Token) -> Result<u64, Error> {
         self.serves()?;
@@ -147,9 +166,7 @@ impl Core {
             },
             ReadLevel::Linearizable => self.linearizable().await?,
         };
-        let applied = self.replica.applied(index.max(since.index));
-        let is_there = timeout(self.patience, applied).await;
-        is_there.map_err(|_| Error::Behind)?;
+        self.wait_for(index.max(since.index)).await?;
         if since.at_ms > self.replica.place().until_ms {
             let text = format!("a token of a moment that no node has answered at: {since:?}");
             return Err(Error::Invalid(text));

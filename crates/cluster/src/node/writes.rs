@@ -66,6 +66,9 @@ impl Core {
             if self.is_closed.load(Ordering::Relaxed) {
                 return Err(lost.map_or(Error::Closed, Error::Unknown));
             }
+            if let Err(removed) = self.is_in() {
+                return Err(lost.map_or(removed, Error::Unknown));
+            }
             if left.is_zero() {
                 return Err(lost.map_or(Error::NoLeader, Error::Unknown));
             }

@@ -225,7 +225,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, NetError>) -> String {
 #[track_caller]
 fn unreachable<T: std::fmt::Debug>(result: Result<T, NetError>) -> io::Error {
     match result {
-        Err(NetError::Unreachable(error)) => error,
+        Err(NetError::Unreachable(error) | NetError::NotSent(error)) => error,
         other => panic!("{other:?}"),
     }
 }
