@@ -225,8 +225,14 @@ pub enum Error {
         /// The panic's message.
         message: String,
     },
-    /// An earlier sync of the log, or a write to it, failed: it is unknown what the disk holds, so no further write is
-    /// accepted. Reads go on. Reopen the database to recover.
+    /// A record in memory is not what was written: a bit of the machine's memory has changed. Nothing of its memtable was
+    /// written to tables; the log has the record as it was, and reopening the database replays it.
+    MemoryCorruption {
+        /// The damage, in words.
+        what: String,
+    },
+    /// An earlier sync of the log, or a write to it, failed, or memory was found to be corrupt: it is unknown what the disk
+    /// holds, or would hold, so no further write is accepted. Reads go on. Reopen the database to recover.
     Poisoned {
         /// The failure that came first.
         cause: Arc<Error>,

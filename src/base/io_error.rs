@@ -34,7 +34,9 @@ fn kind(error: &Error) -> ErrorKind {
     match error {
         Error::Io { source, .. } => source.kind(),
         Error::Poisoned { cause } => kind(cause),
-        Error::Corruption { .. } | Error::UnsupportedFormat { .. } => ErrorKind::InvalidData,
+        Error::Corruption { .. }
+        | Error::MemoryCorruption { .. }
+        | Error::UnsupportedFormat { .. } => ErrorKind::InvalidData,
         #[cfg(feature = "typed")]
         Error::Decode { .. } => ErrorKind::InvalidData,
         Error::InvalidArgument { .. } => ErrorKind::InvalidInput,

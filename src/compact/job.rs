@@ -35,8 +35,8 @@ use crate::table::{FinishedTable, Probe, Table, TableBuilder, TableMeta, TableOp
 
 /// The services of the engine that a job uses.
 pub trait Host {
-    /// Creates a table, for records that become obsolete in so many milliseconds or some like it: its id, identity and file.
-    fn create_table(&mut self, lives: u64) -> Result<(TableId, u64, Box<dyn File>)>;
+    /// Creates a table: its id, identity and file.
+    fn create_table(&mut self) -> Result<(TableId, u64, Box<dyn File>)>;
     /// Called after this many more bytes were written: waits as long as the budget says, or ends the job with an error.
     fn spend(&mut self, bytes: u64) -> Result<()>;
     /// Called for an item that is not written again, which expired this many milliseconds ago.
@@ -378,7 +378,7 @@ impl Slot {
         }
         let builder = match &mut self.builder {
             Some(builder) => builder,
-            None => self.builder.insert(begin_table(job, obsolete_at, host)?),
+            None => self.builder.insert(begin_table(job, host)?),
         };
         builder.add(record, value)?;
         self.end = self.end.max(obsolete_at);
@@ -412,14 +412,8 @@ impl Slot {
     }
 }
 
-/// Begins the table of a first record that becomes obsolete then.
-fn begin_table(job: &Job, obsolete_at: Timestamp, host: &mut dyn Host) -> Result<TableBuilder> {
-    // Where output is not cut, the first record says nothing of the others.
-    let lives = match job.cuts.is_empty() {
-        true => u64::MAX,
-        false => obsolete_at.since(job.view.now),
-    };
-    let (id, identity, file) = host.create_table(lives)?;
+fn begin_table(job: &Job, host: &mut dyn Host) -> Result<TableBuilder> {
+    let (id, identity, file) = host.create_table()?;
     let meta = TableMeta {
         id,
         identity,

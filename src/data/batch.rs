@@ -27,7 +27,7 @@
 //! log's frame. So the bytes and their checksum are made outside the commit lock.
 
 use crate::base::coding::{ByteReader, Front, Malformed, put_prefixed, put_varint};
-use crate::base::hash::hash_key;
+use crate::base::hash::RecordHash;
 use crate::base::record::{Header, Kind};
 use crate::base::{ContainerId, Countdown, ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 use crate::data::new_container::{NewContainer, name, put_quota, quota};
@@ -248,12 +248,13 @@ impl Op<'_> {
         }
     }
 
-    /// The hash of its key; 0 where it has none.
+    /// The hashes of its record; of nothing where it writes none.
     #[inline]
-    pub fn hash(&self) -> u64 {
+    pub fn hash(&self) -> RecordHash {
         match self {
-            Op::Put { key, .. } | Op::Delete { key, .. } => hash_key(key),
-            _ => 0,
+            Op::Put { key, value, .. } => RecordHash::of(key, value),
+            Op::Delete { key, .. } => RecordHash::of(key, b""),
+            _ => RecordHash { key: 0, whole: 0 },
         }
     }
 

@@ -15,8 +15,8 @@ use memmap2::Advice;
 use rustix::fs::OFlags;
 
 use super::files::{self, expect, regular};
-use super::fs::{Dir, File, Fs, Lifetime, Lock, LockKind, ReadAt, Ring, Room};
-use super::system::{self, MappedRing, expect_lifetime, start_writing, zeros};
+use super::fs::{Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room};
+use super::system::{self, MappedRing, start_writing, zeros};
 use crate::base::{Error, Result};
 
 /// The operating system's file system.
@@ -96,10 +96,6 @@ impl File for DiskFile {
 
     fn start_writing(&self, offset: u64, len: u64) {
         start_writing(&self.file, offset, len);
-    }
-
-    fn expect_lifetime(&self, lifetime: Lifetime) {
-        expect_lifetime(&self.file, lifetime);
     }
 
     fn sync(&self) -> Result<()> {

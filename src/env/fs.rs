@@ -12,34 +12,6 @@ use bytes::Bytes;
 
 use crate::base::{Error, Result};
 
-/// How long the bytes of a file are likely to be needed, from when they are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lifetime {
-    /// Less than an hour.
-    Short,
-    /// Less than a day.
-    Medium,
-    /// Less than a week.
-    Long,
-    /// Longer, or nobody knows.
-    Extreme,
-}
-
-impl Lifetime {
-    /// That of so many milliseconds.
-    pub fn of(millis: u64) -> Lifetime {
-        const HOUR: u64 = 3_600_000;
-        const DAY: u64 = 24 * HOUR;
-        const WEEK: u64 = 7 * DAY;
-        match millis {
-            ..HOUR => Lifetime::Short,
-            HOUR..DAY => Lifetime::Medium,
-            DAY..WEEK => Lifetime::Long,
-            _ => Lifetime::Extreme,
-        }
-    }
-}
-
 /// A file that is being written.
 #[allow(clippy::len_without_is_empty)]
 pub trait File: Send + Sync {
@@ -49,11 +21,6 @@ pub trait File: Send + Sync {
     /// syncs of other files wait for. A hint: it makes nothing durable, and may do nothing.
     fn start_writing(&self, offset: u64, len: u64) {
         let _ = (offset, len);
-    }
-    /// Tells the device how long what is written from now on is likely to be needed, so that it can place it beside what goes
-    /// at the same time. A hint: it may do nothing.
-    fn expect_lifetime(&self, lifetime: Lifetime) {
-        let _ = lifetime;
     }
     /// Makes everything written so far and the file's size durable.
     fn sync(&self) -> Result<()>;

@@ -19,8 +19,8 @@ pub use clock::{
 };
 pub use disk::Disk;
 pub use fs::{
-    Dir, File, Fs, Lifetime, Lock, LockKind, RING_WORD, ReadAt, Ring, Room, create_folder,
-    make_dir, sync_name,
+    Dir, File, Fs, Lock, LockKind, RING_WORD, ReadAt, Ring, Room, create_folder, make_dir,
+    sync_name,
 };
 pub use memory::MemoryDisk;
 pub use process::{DeviceReads, Priority, priority, set_priority};

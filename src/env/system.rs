@@ -22,7 +22,7 @@ use std::ptr::NonNull;
 use bytes::Bytes;
 use memmap2::{Mmap, MmapMut, MmapOptions, MmapRaw};
 
-use super::fs::{Lifetime, Ring};
+use super::fs::Ring;
 use super::words::{self, WORD};
 use crate::base::error::{self, Error};
 use crate::base::sync::atomic::AtomicU64;
@@ -393,35 +393,6 @@ pub(super) fn start_writing(file: &File, offset: u64, len: u64) {
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn start_writing(_: &File, _: u64, _: u64) {}
-
-/// Gives a file a write hint. File systems and devices that know none refuse it, which changes nothing.
-#[cfg(target_os = "linux")]
-pub(super) fn expect_lifetime(file: &File, lifetime: Lifetime) {
-    use std::os::fd::AsRawFd;
-    const F_SET_RW_HINT: libc::c_int = 1024 + 12;
-    let hint: u64 = match lifetime {
-        Lifetime::Short => 2,
-        Lifetime::Medium => 3,
-        Lifetime::Long => 4,
-        Lifetime::Extreme => 5,
-    };
-    // SAFETY: the call takes a descriptor, which `file` keeps open, and reads a number, which outlives it.
-    let _ = unsafe { libc::fcntl(file.as_raw_fd(), F_SET_RW_HINT, &raw const hint) };
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn expect_lifetime(_: &File, _: Lifetime) {}
-
-/// The write hint of a file; none: it cannot have one.
-#[cfg(all(test, target_os = "linux"))]
-pub(super) fn lifetime_hint(file: &File) -> Option<u64> {
-    use std::os::fd::AsRawFd;
-    const F_GET_RW_HINT: libc::c_int = 1024 + 11;
-    let mut hint = 0_u64;
-    // SAFETY: as above; the call writes a number.
-    let done = unsafe { libc::fcntl(file.as_raw_fd(), F_GET_RW_HINT, &raw mut hint) };
-    (done == 0).then_some(hint)
-}
 
 /// Lowers the thread's priority at the device: the lowest level of the usual class, not the idle class, in which I/O
 /// that a journal waits for would wait behind everything.

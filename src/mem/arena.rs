@@ -1,8 +1,9 @@
 //! An arena: memory that only grows. Its contents never move, and are freed with the whole arena.
 //!
 //! ```text
-//! Stored   [front] | seq and tag u64 | written_at u48 | value length u32 | key length u16 | key | value
-//!                  ^ a Stored points here, so that the key always lies 20 bytes further on
+//! Stored   [front] | seq and tag u64 | written_at u48 | value length u32 | key length u16 | check u32 | key | value
+//!                  ^ a Stored points here, so that the key always lies 24 bytes further on
+//! check            of all the rest, from a hash of key and value that was made when the record was encoded
 //! seq and tag      the sequence number in the upper 60 bits, below them
 //!          bit  0    it is a put
 //!          bits 1-2  ttl: 0 absent, 1 never, 2 milliseconds
@@ -31,7 +32,9 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use super::new_record::{NewRecord, check_of, ends_of};
 use super::pool::{CHUNK_MAX, Pool, Refused};
+use crate::base::hash::RecordHash;
 use crate::base::prefetch;
 use crate::base::record::{Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN, RecordRef};
 use crate::base::sync::Mutex;
@@ -206,10 +209,9 @@ impl Brk {
     pub unsafe fn store<'a>(
         &self,
         arena: &'a Arena,
-        header: &Header,
-        key: &[u8],
-        value: &[u8],
+        record: &NewRecord<'_>,
     ) -> Result<Stored<'a>, Refused> {
+        let (header, key, value) = (&record.header, record.key, record.value);
         assert!(
             (1..=MAX_KEY_LEN).contains(&key.len()),
             "a key has 1 to 65535 bytes"
@@ -230,12 +232,21 @@ impl Brk {
         };
         let put = if header.is_tombstone() { 0 } else { PUT };
         let wide = if is_wide { WIDE } else { 0 };
+        let seq_and_tag = header.seq.0 << TAG_BITS | put | ttl_tag | wide;
+        let (key_len, value_len) = (key.len() as u16, value.len() as u32);
+        let millis = millis.unwrap_or(0);
+        let numbers = [seq_and_tag, written_at, millis];
         let fixed = Fixed {
-            seq_and_tag: header.seq.0 << TAG_BITS | put | ttl_tag | wide,
+            seq_and_tag,
             written_at_low: written_at as u32,
             written_at_high: (written_at >> 32) as u16,
-            value_len: value.len() as u32,
-            key_len: key.len() as u16,
+            value_len,
+            key_len,
+            check: check_of(
+                record.hash.whole,
+                numbers,
+                ends_of(seq_and_tag, key_len, value_len),
+            ),
         };
         let len = front + size_of::<Fixed>() + key.len() + value.len();
         let layout =
@@ -244,7 +255,6 @@ impl Brk {
         // alignment.
         unsafe {
             let at = self.take(arena, layout)?.add(front).cast::<Fixed>();
-            let millis = millis.unwrap_or(0);
             if is_wide {
                 at.cast::<Wide>().sub(1).write(Wide { millis, written_at });
             } else if front > 0 {
@@ -288,9 +298,10 @@ struct Fixed {
     written_at_high: u16,
     value_len: u32,
     key_len: u16,
+    check: u32,
 }
 
-const _: () = assert!(size_of::<Fixed>() == 20 && align_of::<Fixed>() == 1);
+const _: () = assert!(size_of::<Fixed>() == 24 && align_of::<Fixed>() == 1);
 
 /// The fields in front of it when the numbers are larger than usual.
 #[repr(C, packed)]
@@ -402,6 +413,27 @@ impl<'a> Stored<'a> {
         }
     }
 
+    /// Whether it is as it was stored.
+    pub fn is_intact(self) -> bool {
+        let fixed = self.fixed();
+        let ends = ends_of(fixed.seq_and_tag, fixed.key_len, fixed.value_len);
+        // Else the bytes of others, or of nobody, would be read.
+        if fixed.check as u8 != ends {
+            return false;
+        }
+        let header = self.header();
+        let millis = match header.ttl {
+            ItemTtl::Millis(millis) => millis,
+            ItemTtl::Absent | ItemTtl::Never => 0,
+        };
+        let written_at = header.written_at.0;
+        let low = (fixed.written_at_low, fixed.written_at_high);
+        let numbers = [fixed.seq_and_tag, written_at, millis];
+        let hash = RecordHash::of(self.key(), self.value()).whole;
+        low == (written_at as u32, (written_at >> 32) as u16)
+            && fixed.check == check_of(hash, numbers, ends)
+    }
+
     /// Prefetches its first bytes.
     #[inline]
     pub fn prefetch(self) {
@@ -416,6 +448,21 @@ impl<'a> Stored<'a> {
             .into_iter()
             .flatten()
             .for_each(prefetch);
+    }
+
+    /// Flips one of its bits, as failing memory would.
+    #[cfg(any(test, feature = "unstable-internals"))]
+    pub fn flip(self, bit: usize) {
+        let tag = self.fixed().seq_and_tag;
+        let front = match tag & TTL_MASK {
+            _ if tag & WIDE != 0 => size_of::<Wide>(),
+            TTL_MILLIS => size_of::<u32>(),
+            _ => 0,
+        };
+        let len = front + size_of::<Fixed>() + self.piece().len();
+        let (byte, mask) = (bit / 8 % len, 1 << (bit % 8));
+        // SAFETY: it is one of the record's bytes; nothing else reads them meanwhile, for it is called by tests alone.
+        unsafe { *self.at.cast::<u8>().sub(front).add(byte).as_ptr() ^= mask };
     }
 
     /// The record without the borrow of its arena.
@@ -520,56 +567,4 @@ impl<T> Link<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: a record is read as it was stored, whatever its numbers, and takes no more room than they need. Method:
-    /// both sides of every border between widths.
-    #[test]
-    fn records_of_every_width_read_back() {
-        let check = |header: Header, front: usize| {
-            let (arena, brk) = (Arena::new(Arc::new(Pool::new(0))), Brk::new());
-            // SAFETY: one arena, one `brk`.
-            let store = |key, value| unsafe { brk.store(&arena, &header, key, value).unwrap() };
-            store(b"first", b"");
-            let before = brk.room.get();
-            let stored = store(b"key", b"value");
-            assert_eq!(before - brk.room.get(), front + 20 + b"keyvalue".len());
-            store(b"behind", b"it");
-            assert_eq!((stored.header(), stored.seq()), (header, header.seq));
-            assert_eq!(stored.piece(), b"keyvalue");
-            assert_eq!((stored.key(), stored.value()), (&b"key"[..], &b"value"[..]));
-        };
-        let usual_max = u64::from(u32::MAX);
-        let ttls = [
-            (ItemTtl::Absent, 0),
-            (ItemTtl::Never, 0),
-            (ItemTtl::Millis(0), 4),
-            (ItemTtl::Millis(usual_max), 4),
-            (ItemTtl::Millis(usual_max + 1), 16),
-            (ItemTtl::Millis(u64::MAX), 16),
-        ];
-        let moments = [
-            (0, 0),
-            ((1 << 48) - 1, 0),
-            (1 << 48, 16),
-            (Timestamp::MAX.0, 16),
-        ];
-        for (ttl, of_ttl) in ttls {
-            for (written_at, of_moment) in moments {
-                for seq in [0, 1, HIGHEST_NUMBER, SEQ_END - 1] {
-                    for kind in [Kind::Put, Kind::Tombstone] {
-                        let (seq, written_at) = (Seq(seq), Timestamp(written_at));
-                        let header = Header {
-                            kind,
-                            seq,
-                            written_at,
-                            ttl,
-                        };
-                        check(header, of_ttl.max(of_moment));
-                    }
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -9,7 +9,7 @@ use super::arena::Stored;
 use super::node::Gap;
 use super::tree::{Tree, Window};
 use crate::base::record::{RecordRef, key_prefix};
-use crate::base::{Result, Seq};
+use crate::base::{Error, Result, Seq};
 use crate::data::cursor::{Cursor, DeadSpan, Position, Seek};
 use crate::data::item::Pair;
 use crate::data::lend::lent::Lent;
@@ -35,6 +35,8 @@ pub struct MemCursor {
     dead_span: Option<Dead>,
     /// Records of the window that were examined and are shown one by one.
     shown: Range<usize>,
+    /// Of a checked walk: how many records are yet to come at least.
+    to_come: Option<usize>,
 }
 
 /// Records of the window that form a dead span: at least one, and the window is on one of them.
@@ -50,7 +52,35 @@ impl MemCursor {
             tombstones: RangeTombstones::default(),
             dead_span: None,
             shown: 0..0,
+            to_come: None,
         }
+    }
+
+    /// One that checks each record, of which there are so many at least.
+    pub(super) fn checked(tree: Arc<Tree>, len: usize) -> MemCursor {
+        MemCursor {
+            to_come: Some(len),
+            ..MemCursor::new(tree)
+        }
+    }
+
+    /// The record that a checked walk has come to is as it was stored; at the end none has been passed over.
+    #[cold]
+    fn check(&mut self, to_come: usize) -> Result<()> {
+        let Some(stored) = self.window.stored() else {
+            return match to_come {
+                0 => Ok(()),
+                _ => Err(Error::MemoryCorruption {
+                    what: format!("{to_come} records are missing"),
+                }),
+            };
+        };
+        if !stored.is_intact() {
+            let what = format!("the record at {:p} is not as it was stored", stored.key());
+            return Err(Error::MemoryCorruption { what });
+        }
+        self.to_come = Some(to_come.saturating_sub(1));
+        Ok(())
     }
 
     /// With an expiry view, records that `tombstones` cover count as dead.
@@ -250,13 +280,13 @@ impl Cursor for MemCursor {
         }
         self.shown = 0..0;
         self.look(to.is_forward(), view);
-        Ok(())
+        self.to_come.map_or(Ok(()), |to_come| self.check(to_come))
     }
 
     #[inline]
     fn advance(&mut self, view: Option<&ExpiryView>) -> Result<()> {
         self.step(true, view);
-        Ok(())
+        self.to_come.map_or(Ok(()), |to_come| self.check(to_come))
     }
 
     #[inline]

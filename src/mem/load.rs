@@ -21,10 +21,11 @@
 #![allow(unsafe_code)]
 
 use super::arena::Stored;
+use super::new_record::NewRecord;
 use super::node::{Inserted, SLOTS, prefix_of};
 use super::pool::Refused;
 use super::tree::Writer;
-use crate::base::record::{Header, order, shared_len};
+use crate::base::record::{order, shared_len};
 
 /// The writer of a tree, and records in its arena that the tree does not have yet.
 #[derive(Debug)]
@@ -111,23 +112,18 @@ impl Loader {
 
     /// [`Writer::insert`]; nothing is loaded.
     #[inline]
-    pub fn insert(
-        &mut self,
-        header: &Header,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<Option<Inserted>, Refused> {
+    pub fn insert(&mut self, record: &NewRecord<'_>) -> Result<Option<Inserted>, Refused> {
         debug_assert!(self.entries.is_empty(), "what was loaded is built first");
-        self.writer.insert(header, key, value)
+        self.writer.insert(record)
     }
 
     /// Stores a record, which the tree has from [`Loader::build`] on.
     #[inline]
-    pub fn load(&mut self, header: &Header, key: &[u8], value: &[u8]) -> Result<(), Refused> {
+    pub fn load(&mut self, record: &NewRecord<'_>) -> Result<(), Refused> {
         assert!(self.may_load(), "only an empty tree is loaded");
         let reserved = self.entries.try_reserve(1);
         reserved.map_err(|_| Refused(size_of::<Entry>()))?;
-        let stored = self.writer.store(header, key, value)?;
+        let (key, stored) = (record.key, self.writer.store(record)?);
         // SAFETY: the writer holds the tree as long as the entry, which is lent no longer than a call.
         let stored = unsafe { stored.detach() };
         let shares = |first: &Entry| key.get(..self.skip) == Some(&first.stored.key()[..self.skip]);

@@ -12,6 +12,7 @@
 //! `insert` has returned.
 //!
 //! * `pool`: memory that the arenas of a database share
+//! * `new_record`: a record to be stored, and its check
 //! * `arena`: memory that only grows, and records in it
 //! * `filter`: which keys are certainly missing
 //! * `node`, `tree`: the order of records
@@ -22,6 +23,7 @@
 //! * `random`: a record by chance
 
 mod pool;
+mod new_record;
 mod arena;
 // in the arena, or beside it
 mod filter;
@@ -40,7 +42,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use crate::base::hash::hash_key;
+use crate::base::hash::{RecordHash, hash_key};
 use crate::base::record::{Header, RecordRef};
 use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::base::sync::{CachePadded, Mutex};
@@ -50,6 +52,7 @@ use crate::data::range_delete::RangeDelete;
 use crate::expiry::Census;
 
 pub use cursor::MemCursor;
+pub use new_record::NewRecord;
 pub use node::room_for;
 pub use pool::Pool;
 pub use ranges::RangeDeletes;
@@ -128,15 +131,16 @@ impl Memtable {
     /// replayed twice. After an error the record is not there. There is no error if the pool was prepared
     /// ([`Pool::prepare`], [`room_for`]).
     pub fn insert(&self, header: Header, key: &[u8], value: &[u8]) -> Result<()> {
-        self.insert_hashed(hash_key(key), header, key, value)
+        self.insert_record(&NewRecord::of(header, key, value))
     }
 
-    /// The same; `hash` is that of the key.
-    pub fn insert_hashed(&self, hash: u64, header: Header, key: &[u8], value: &[u8]) -> Result<()> {
-        debug_assert_eq!(hash, hash_key(key));
+    /// The same.
+    pub fn insert_record(&self, new: &NewRecord<'_>) -> Result<()> {
+        let (header, hash) = (new.header, new.hash.key);
+        debug_assert_eq!(new.hash, RecordHash::of(new.key, new.value));
         self.filter.prefetch(hash);
         let mut writing = self.changing.writing.lock();
-        let inserted = match writing.tree.insert(&header, key, value) {
+        let inserted = match writing.tree.insert(new) {
             Ok(Some(inserted)) => inserted,
             Ok(None) => return Ok(()),
             Err(refused) => return Err(refused.error()),
@@ -147,8 +151,8 @@ impl Memtable {
         }
         let record = RecordRef {
             header,
-            key,
-            value_len: value.len(),
+            key: new.key,
+            value_len: new.value.len(),
         };
         writing.summary.add(&record, hash, inserted);
         self.count(header.seq);
@@ -169,7 +173,7 @@ impl Memtable {
     pub fn load(&self, header: Header, key: &[u8], value: &[u8]) -> Result<()> {
         let mut writing = self.changing.writing.lock();
         if writing.tree.may_load() {
-            let loaded = writing.tree.load(&header, key, value);
+            let loaded = writing.tree.load(&NewRecord::of(header, key, value));
             return loaded.map_err(Refused::error);
         }
         drop(writing);
@@ -267,9 +271,22 @@ impl Memtable {
         Some((stored.key().to_vec(), stored.seq()))
     }
 
+    /// Flips a bit of the newest record of a key, as failing memory would. False: it has none.
+    #[cfg(any(test, feature = "unstable-internals"))]
+    pub fn flip(&self, key: &[u8], bit: usize) -> bool {
+        let entry = self.get(hash_key(key), key, Seq::MAX);
+        entry.inspect(|entry| entry.flip(bit)).is_some()
+    }
+
     /// A cursor without a position, which keeps the memtable's records alive.
     pub fn cursor(&self) -> MemCursor {
         MemCursor::new(self.tree.clone())
+    }
+
+    /// The same for a walk from the first record to the last that writes them elsewhere: it fails at a record that is not as it
+    /// was stored, and at the end if records are missing.
+    pub fn checked_cursor(&self) -> MemCursor {
+        MemCursor::checked(self.tree.clone(), self.len())
     }
 
     /// Bytes of memory; never falls.

@@ -27,14 +27,13 @@
 
 #![allow(unsafe_code)]
 
-use std::array;
-use std::fmt;
-use std::ptr;
 use std::sync::Arc;
+use std::{array, fmt, ptr};
 
 use bytes::Bytes;
 
 use super::arena::{Arena, Brk, Link, Slot, Stored};
+use super::new_record::NewRecord;
 use super::node::{Gap, Inserted, Node, SLOTS, Torn};
 use super::pool::{Pool, Refused};
 use crate::base::record::Header;
@@ -166,24 +165,20 @@ impl Writer {
     /// Inserts a record and returns how it relates to other versions; `None` if one with its key and sequence number
     /// exists, which stays. If it is refused, it is not there, and the tree is unchanged for readers.
     #[inline(always)]
-    pub fn insert(
-        &mut self,
-        header: &Header,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<Option<Inserted>, Refused> {
-        let gap = Gap::before(key, header.seq);
+    pub fn insert(&mut self, record: &NewRecord<'_>) -> Result<Option<Inserted>, Refused> {
+        let (key, seq) = (record.key, record.header.seq);
+        let gap = Gap::before(key, seq);
         let (parent, leaf) = self.leaf_of(&gap)?;
         let rank = leaf.rank_of(&gap);
         let is_apart = leaf.is_apart(key, rank);
         let inserted = match is_apart {
             true => Inserted::Alone,
-            false => match leaf.relation(key, header.seq, rank) {
+            false => match leaf.relation(key, seq, rank) {
                 Some(relation) => relation,
                 None => return Ok(None),
             },
         };
-        let stored = self.store(header, key, value)?;
+        let stored = self.store(record)?;
         if !is_apart {
             leaf.prepare_for(key, rank);
         }
@@ -216,9 +211,9 @@ impl Writer {
 
     /// Stores a record in the arena; readers do not know it.
     #[inline]
-    pub fn store(&self, header: &Header, key: &[u8], value: &[u8]) -> Result<Stored<'_>, Refused> {
+    pub fn store(&self, record: &NewRecord<'_>) -> Result<Stored<'_>, Refused> {
         // SAFETY: `brk` is used with this tree's arena only.
-        unsafe { self.brk.store(&self.tree.arena, header, key, value) }
+        unsafe { self.brk.store(&self.tree.arena, record) }
     }
 
     /// Adds a leaf, which readers do not know yet, behind the last one, which is full. `first` is its first record.
@@ -550,6 +545,12 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
+    /// Flips one of its bits, as failing memory would.
+    #[cfg(any(test, feature = "unstable-internals"))]
+    pub fn flip(&self, bit: usize) {
+        self.stored.flip(bit);
+    }
+
     /// The value for longer than the borrow; not copied if it is a large part of the memtable.
     pub fn value_bytes(&self) -> Answer<Bytes> {
         keep(self.tree, self.stored, |stored| stored.value())

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::{Error, Result, Seq, Timestamp, file_name};
-use crate::env::{Dir, File, Fs, Lifetime};
+use crate::env::{Dir, File, Fs};
 use crate::wal::chain::{Prefix, parse_ring};
 use crate::wal::frame::{HEADER_LEN, Position, SegmentHeader};
 
@@ -323,7 +323,6 @@ impl Segments {
             Some(_) => self.fs.open(&path)?,
             None => self.fs.create(&path)?,
         };
-        file.expect_lifetime(Lifetime::Short);
         let len = len.max(there.unwrap_or(0));
         if let Err(error) = file.allocate(len) {
             // Frees what was reserved before the room ran out. If that fails too, the next attempt finds the file.

@@ -2,6 +2,7 @@
 
 mod damage;
 mod fuzz_smoke;
+mod memory;
 mod put_back;
 mod repair;
 mod rot;

@@ -139,6 +139,7 @@ mod tests {
             },
             Error::ContainerDropped { name: name() },
             Error::OutOfMemory { bytes: 1 },
+            Error::MemoryCorruption { what: name() },
             Error::Poisoned {
                 cause: Arc::new(damaged),
             },

@@ -64,16 +64,14 @@ impl Written {
 struct Folder {
     fs: Sim,
     tables: u64,
-    lives: Vec<u64>,
     spent: u64,
     reclaimed: Vec<(u64, u64)>,
     forgotten: Seq,
 }
 
 impl Host for Folder {
-    fn create_table(&mut self, lives: u64) -> Result<(TableId, u64, Box<dyn File>)> {
+    fn create_table(&mut self) -> Result<(TableId, u64, Box<dyn File>)> {
         self.tables += 1;
-        self.lives.push(lives);
         let id = TableId(self.tables);
         let file = self
             .fs
@@ -100,7 +98,6 @@ impl Folder {
         Folder {
             fs: Sim::new(seed),
             tables: 0,
-            lives: vec![],
             spent: 0,
             reclaimed: vec![],
             forgotten: Seq(0),
@@ -139,7 +136,7 @@ impl Folder {
 
     /// The records of a memtable as a run, none left out.
     fn run_of(&mut self, memtable: &Memtable, block_bytes: usize) -> Run {
-        let (id, identity, file) = self.create_table(0).unwrap();
+        let (id, identity, file) = self.create_table().unwrap();
         let meta = TableMeta {
             id,
             identity,
@@ -305,24 +302,6 @@ fn plainly<C: Cursor>(job: &Job, mut sources: Merge<C>, reclaimed: &mut Vec<(u64
     slots
 }
 
-/// Each table was created for the lives of its slot.
-fn check_lives(job: &Job, lives: &[u64], outputs: &[Output]) {
-    let slot_of = |lives: &u64| match Timestamp(lives.saturating_add(NOW)) {
-        Timestamp::MAX => job.cuts.len(),
-        obsolete_at => job.cuts.partition_point(|cut| *cut < obsolete_at),
-    };
-    let mut created: Vec<usize> = lives.iter().map(slot_of).collect();
-    created.sort_unstable();
-    let written = outputs.iter();
-    let written: Vec<usize> = written
-        .flat_map(|output| vec![output.slot; output.tables.len()])
-        .collect();
-    match job.cuts.is_empty() {
-        true => assert!(lives.iter().all(|lives| *lives == u64::MAX)),
-        false => assert_eq!(created, written),
-    }
-}
-
 /// `plain` are other cursors on the same records.
 fn check<C: Cursor, P: Cursor>(
     job: &Job,
@@ -335,7 +314,6 @@ fn check<C: Cursor, P: Cursor>(
     let mut reclaimed = vec![];
     let expected = plainly(job, plain, &mut reclaimed);
     folder.reclaimed.clear();
-    folder.lives.clear();
     folder.spent = 0;
     let outputs = run(job, merge(), folder).unwrap();
     assert_eq!(folder.reclaimed, reclaimed);
@@ -359,7 +337,6 @@ fn check<C: Cursor, P: Cursor>(
         }
     }
     assert_eq!(found, expected);
-    check_lives(job, &folder.lives, &outputs);
     assert_eq!(folder.spent, bytes, "the budget is asked for every byte");
     let shown = expected.into_values().flatten().count();
     let mut survived = 0;

@@ -20,6 +20,12 @@ impl Engine {
         self.cache.bytes()
     }
 
+    /// Flips a bit of a key's newest record in the active memtable. False: it has none.
+    #[cfg(any(test, feature = "unstable-internals"))]
+    pub fn flip_in_memory(&self, state: &ContainerState, key: &[u8], bit: usize) -> bool {
+        state.read_state().active.memtable.flip(key, bit)
+    }
+
     /// The statistics of a container; all zero when it was dropped.
     pub fn container_stats(&self, state: &ContainerState) -> ContainerStats {
         let read_state = state.pin();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::{Result, Seq, TableId, Timestamp, spans};
+use crate::base::{Error, Result, Seq, TableId, Timestamp, spans};
 use crate::compact::start_by;
 use crate::data::cursor::Seek;
 use crate::data::merge::Merge;
@@ -170,8 +170,13 @@ impl Engine {
             purpose: Purpose::Flush { is_due },
         };
         let job = self.job(state, &read_state, &BTreeSet::new(), &spec);
-        let sources = Merge::seek(vec![flushable.memtable.cursor()], Seek::First, None)?;
-        let (outputs, lag, forgotten) = self.run_job(&job, sources, spec.purpose)?;
+        let sources = self.unless_corrupt(Merge::seek(
+            vec![flushable.memtable.checked_cursor()],
+            Seek::First,
+            None,
+        ))?;
+        let (outputs, lag, forgotten) =
+            self.unless_corrupt(self.run_job(&job, sources, spec.purpose))?;
         let flush = Flushed {
             state,
             leaves: flushable.clone(),
@@ -183,6 +188,14 @@ impl Engine {
             forgotten,
         };
         Ok((flush, lag))
+    }
+
+    /// Where memory is corrupt no more is written: the log has what it was.
+    pub(in crate::engine) fn unless_corrupt<T>(&self, done: Result<T>) -> Result<T> {
+        done.map_err(|error| match (&error, self.commit_log.log()) {
+            (Error::MemoryCorruption { .. }, Ok(log)) => log.end_with(error),
+            _ => error,
+        })
     }
 
     /// Makes the names of the flushed tables durable, or removes the tables.

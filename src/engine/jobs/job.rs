@@ -14,7 +14,7 @@ use crate::data::merge::Merge;
 use crate::engine::Engine;
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::state::ContainerState;
-use crate::env::{File, Lifetime, monotonic};
+use crate::env::{File, monotonic};
 use crate::expiry::ExpiryView;
 use crate::mem::RangeDeletes;
 use crate::table::TableOptions;
@@ -147,7 +147,7 @@ impl Drop for Writer<'_> {
 }
 
 impl Host for Writer<'_> {
-    fn create_table(&mut self, lives: u64) -> Result<(TableId, u64, Box<dyn File>)> {
+    fn create_table(&mut self) -> Result<(TableId, u64, Box<dyn File>)> {
         let engine = self.engine;
         let id = engine.catalog.new_table();
         let file = match self.purpose {
@@ -156,11 +156,6 @@ impl Host for Writer<'_> {
                 .fs
                 .create(&engine.tables_dir().join(file_name::table(id))),
         }?;
-        file.expect_lifetime(match self.purpose {
-            // It is merged long before most of it ends.
-            Purpose::Flush { .. } => Lifetime::Medium.min(Lifetime::of(lives)),
-            Purpose::Load | Purpose::Rewrite { .. } => Lifetime::of(lives),
-        });
         self.created.push(id);
         Ok((id, identity(), file))
     }

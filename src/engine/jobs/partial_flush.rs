@@ -349,10 +349,12 @@ impl Engine {
             purpose: Purpose::Flush { is_due: true },
         };
         let job = self.job(state, &read_state, &BTreeSet::new(), &spec);
-        let memory = vec![flushable.memtable.cursor()];
-        let sources = Merge::seek(memory, Seek::First, None)?;
-        survivors(&job, sources, &mut |header, value| {
-            show(header.header, header.key, value)
-        })
+        let memory = vec![flushable.memtable.checked_cursor()];
+        let shown = Merge::seek(memory, Seek::First, None).and_then(|sources| {
+            survivors(&job, sources, &mut |header, value| {
+                show(header.header, header.key, value)
+            })
+        });
+        self.unless_corrupt(shown)
     }
 }

@@ -28,7 +28,7 @@ pub(in crate::engine) fn relog(
     appender: &mut Appender,
 ) -> Result<()> {
     relog_with(state, header, appender, |log| {
-        let mut cursor = state.read_state().active.memtable.cursor();
+        let mut cursor = state.read_state().active.memtable.checked_cursor();
         cursor.seek(Seek::First, None)?;
         while let Position::Record(record) = cursor.position() {
             log(record.header, record.key, cursor.value()?)?;

@@ -28,6 +28,7 @@
 
 use std::sync::Arc;
 
+use crate::base::hash::RecordHash;
 use crate::base::sync::MutexGuard;
 use crate::base::{Attempt, Error, Now, Patience, Result, Seq, Timestamp, Wait};
 use crate::data::batch::{KeyRange, Op};
@@ -47,7 +48,7 @@ use crate::engine::write::prepared::Prepared;
 use crate::engine::write::state_changes::StateChanges;
 use crate::engine::write::writes::{Writes, weight};
 use crate::env::ClockReading;
-use crate::mem::{Memtable, room_for};
+use crate::mem::{Memtable, NewRecord, room_for};
 use crate::wal::{FrameHeader, FrameKind, Position};
 
 /// A write that holds the commit lock and has its time.
@@ -473,13 +474,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Inserts one write, whose key has this hash, that was logged in `segment`.
+    /// Inserts one write, whose record has these hashes, that was logged in `segment`.
     #[inline(always)]
     fn apply_one(
         &self,
         commit: &mut CommitState,
         state: &ContainerState,
-        (record, hash): (&Relogged<'_>, u64),
+        (record, hash): (&Relogged<'_>, RecordHash),
         segment: u64,
     ) -> Result<()> {
         let active = commit.active(state);
@@ -574,17 +575,22 @@ impl Engine {
 #[inline(never)]
 fn prefetch(prepared: &Prepared<'_>) {
     if let Some((Op::Put { key, .. } | Op::Delete { key, .. }, hash, state)) = prepared.single() {
-        state.read_state().active.memtable.prefetch(hash, key);
+        state.read_state().active.memtable.prefetch(hash.key, key);
     }
 }
 
-/// Inserts one write, whose key has this hash, into a memtable.
+/// Inserts one write, whose record has these hashes, into a memtable.
 #[inline(always)]
-fn insert(memtable: &Memtable, write: &Relogged<'_>, hash: u64) -> Result<()> {
+fn insert(memtable: &Memtable, write: &Relogged<'_>, hash: RecordHash) -> Result<()> {
     match *write {
         Relogged::Record {
             header, key, value, ..
-        } => memtable.insert_hashed(hash, header, key, value),
+        } => memtable.insert_record(&NewRecord {
+            header,
+            hash,
+            key,
+            value,
+        }),
         Relogged::Range { seq, from, to, .. } => {
             memtable.delete_range(KeyRange::of_bounds(from, to), seq);
             Ok(())

@@ -17,6 +17,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::base::Error;
+use crate::base::hash::RecordHash;
 use crate::data::batch::{Op, Ops};
 use crate::engine::Engine;
 use crate::engine::jobs::relog::make_room;
@@ -28,8 +29,8 @@ use crate::wal::PayloadCrc;
 
 /// See the file's head.
 pub(in crate::engine) struct Prepared<'a> {
-    /// The write and the hash of its key, if it is a single one.
-    one: Option<(&'a Op<'a>, u64)>,
+    /// The write and its hashes, if it is a single one.
+    one: Option<(&'a Op<'a>, RecordHash)>,
     payload: &'a [u8],
     crc: PayloadCrc,
     len: u64,
@@ -71,9 +72,9 @@ impl<'a> Prepared<'a> {
         self.durability
     }
 
-    /// The write, the hash of its key, and its container, if it is a single one.
+    /// The write, its hashes, and its container, if it is a single one.
     #[inline]
-    pub fn single(&self) -> Option<(&'a Op<'a>, u64, &'a Arc<ContainerState>)> {
+    pub fn single(&self) -> Option<(&'a Op<'a>, RecordHash, &'a Arc<ContainerState>)> {
         let (op, hash) = self.one?;
         debug_assert!(
             Ops::new(self.payload).eq([Ok(*op)]) && op.container() == self.states[0].id()

@@ -34,28 +34,6 @@ fn files_and_folders_are_private_and_links_are_refused() {
     Disk.sync_dir(&folder).unwrap();
 }
 
-/// File systems that keep no hints refuse them, and files are written all the same.
-#[cfg(target_os = "linux")]
-#[test]
-fn a_file_is_told_how_long_its_bytes_are_needed() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = Disk.create(&dir.path().join("file")).unwrap();
-    let plain = fs::File::open(dir.path().join("file")).unwrap();
-    let all = [
-        (Lifetime::of(0), 2),
-        (Lifetime::of(3_600_000), 3),
-        (Lifetime::of(86_400_000), 4),
-        (Lifetime::of(604_800_000), 5),
-        (Lifetime::of(u64::MAX), 5),
-    ];
-    for (lifetime, hint) in all {
-        file.expect_lifetime(lifetime);
-        let found = system::lifetime_hint(&plain);
-        assert!(found.is_none_or(|found| found == hint), "{found:?}");
-        file.write_at(0, b"abc").unwrap();
-    }
-}
-
 #[test]
 fn sizes_room_and_maps() {
     let dir = tempfile::tempdir().unwrap();

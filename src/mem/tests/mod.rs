@@ -404,3 +404,27 @@ fn keys_and_values_of_the_largest_size() {
         "bytes outlive the memtable"
     );
 }
+
+/// Goal: what flushes a memtable notices that records are missing in it, and takes no more than there are.
+#[test]
+fn a_checked_walk_counts_the_records() {
+    let memtable = Memtable::new();
+    for seq in 0..200 {
+        let header = Header::tombstone(Seq(seq), Timestamp(seq));
+        memtable.insert(header, &seq.to_be_bytes(), b"").unwrap();
+    }
+    let walk = |mut cursor: MemCursor| -> Result<()> {
+        cursor.seek(Seek::First, None)?;
+        while cursor.is_on_record() {
+            cursor.advance(None)?;
+        }
+        Ok(())
+    };
+    walk(memtable.checked_cursor()).unwrap();
+    walk(MemCursor::checked(memtable.tree.clone(), 199)).unwrap();
+    let missing = walk(MemCursor::checked(memtable.tree.clone(), 201)).unwrap_err();
+    assert!(
+        missing.to_string().contains("1 records are missing"),
+        "{missing}"
+    );
+}
