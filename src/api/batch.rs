@@ -299,6 +299,9 @@ impl Batch {
     /// ```
     pub fn on_miss(&mut self, on_miss: OnMiss) -> &mut Self {
         self.on_miss = on_miss;
+        if on_miss == OnMiss::Skip {
+            self.writes.tell_outcomes();
+        }
         self
     }
 

@@ -102,6 +102,20 @@ fn open(sim: &Sim, clock: &ManualClock) -> (Database, Container) {
 
 // Of neither it can be told what it held, so both get the number that was flushed last.
 #[test]
+fn a_folder_of_others_stays_as_it_is() {
+    let (sim, options) = (Sim::new(1), Options::new());
+    let folder = Path::new("/others");
+    sim.create_dir(folder).unwrap();
+    sim.create(&folder.join("notes")).unwrap();
+    for apply in [false, true] {
+        let options = options.clone().fs(Arc::new(sim.clone()));
+        let refused = repair_with(folder, &options, apply).unwrap_err();
+        assert!(matches!(refused, Error::NotFound { .. }), "{refused}");
+        assert_eq!(sim.list(folder).unwrap(), ["notes"]);
+    }
+}
+
+#[test]
 fn what_lies_between_two_lost_tables_stays() {
     let (sim, clock) = (Sim::new(1), ManualClock::new(START));
     let (db, c) = open(&sim, &clock);

@@ -16,7 +16,7 @@ use std::time::Duration;
 use ebbtide::internals::{Fault, FaultPlan, Fs, Sim, Survivors};
 use ebbtide::{
     Batch, Clock, Container, ContainerOptions, Database, DefaultTtl, Durability, Error, Expect,
-    ManualClock, OnMiss, Options, Ttl, Value, Version,
+    ManualClock, OnMiss, Options, Outcome, Ttl, Value, Version,
 };
 use testkit::patience;
 use testkit::watched::Watched;
@@ -699,6 +699,12 @@ fn a_container_that_is_there_or_is_not_is_a_conflict_or_is_left_out() {
     let done: Vec<bool> = outcomes.iter().map(|outcome| outcome.is_done()).collect();
     assert_eq!(done, [false, false, true, true]);
     assert_eq!(f.db.containers(), ["c", "d"]);
+    // Whoever shares a batch finds an outcome, also where nobody had a condition.
+    batch.clear();
+    batch.on_miss(OnMiss::Skip);
+    batch.put(&f.c, "k", "v").delete(&f.c, "none");
+    let written = f.db.commit(&batch).unwrap();
+    assert_eq!(written.outcomes(), [Outcome::Done; 2]);
     // The batch sees what it did before; one that only does that names no database.
     batch.clear();
     batch.drop_container("d").create_container("d", new());

@@ -776,11 +776,7 @@ fn foretold(model: &mut Model, steps: &[Made]) -> Result<Vec<bool>, String> {
     for made in steps {
         let part = in_model(model, made);
         let is_whole = matches!(made.step, Step::Require(_));
-        let asks = matches!(
-            made.step,
-            Step::Create(_) | Step::Replace(_) | Step::Touch | Step::ExpireKey(_)
-        );
-        may_skip |= asks && made.on_miss == OnMiss::Skip;
+        may_skip |= made.on_miss == OnMiss::Skip;
         match &part {
             None if is_whole || made.on_miss == OnMiss::Conflict => {
                 *model = before;

@@ -292,6 +292,34 @@ fn what_ends_soonest_makes_room() {
     assert_eq!(keys(&c), [0, 1, 2, 3, 4, 5, 6, 21, 22, 23]);
 }
 
+/// The items that a load replaces are those that would be expired for it: they make room once.
+#[test]
+fn a_load_that_is_refused_ends_nothing() {
+    let load = |c: &Container, keys: std::ops::Range<u64>| {
+        c.bulk_load(keys.map(|key| (format!("{key:04}"), value())))
+    };
+    for replaced in [0, 1, 5, 17] {
+        for flushed in [false, true] {
+            let Stage { db, c, .. } = fixture(60, WhenFull::ExpireSoonest);
+            for key in 0..17 {
+                put(&c, key, seconds(100 + key)).unwrap();
+            }
+            if flushed {
+                db.flush().unwrap();
+            }
+            let before = keys(&c);
+            let from = 17 - replaced;
+            is_full(load(&c, from..from + 66));
+            assert_eq!(keys(&c), before, "{replaced} replaced");
+            load(&c, from..from + 55).unwrap();
+            let after = keys(&c);
+            let loaded: Vec<u64> = (from..from + 55).collect();
+            assert!(after.ends_with(&loaded), "{replaced} replaced: {after:?}");
+            assert!(truth(&c) <= 60 * ITEM, "{replaced} replaced");
+        }
+    }
+}
+
 #[test]
 fn what_never_ends_stays_and_then_writes_are_refused() {
     let Stage { c, .. } = fixture(5, WhenFull::ExpireSoonest);

@@ -136,6 +136,10 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
     if !fs.is_dir(path) {
         return Err(Error::NotFound { path: path.into() });
     }
+    // Before the lock, whose file would be made in a folder of others.
+    if let Ok(None) = find_current(fs, path) {
+        return Err(Error::NotFound { path: path.into() });
+    }
     let kind = match apply {
         true => LockKind::Exclusive,
         false => LockKind::Shared,

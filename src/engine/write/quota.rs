@@ -80,6 +80,9 @@ enum PendingWrites<'a> {
     },
 }
 
+/// Before any end.
+const SOONEST: Timestamp = Timestamp(1);
+
 /// By how much writes would make live bytes grow.
 struct LiveGrowth {
     weight: u64,
@@ -226,10 +229,11 @@ impl Engine {
             }
             let growth = match coming {
                 PendingWrites::Ops(ops) => self.growth(of, ops)?,
-                PendingWrites::Load { state, runs, .. } => LiveGrowth {
-                    weight: self.added_by_load(state, runs),
-                    replaces: vec![],
-                },
+                PendingWrites::Load {
+                    state,
+                    weight,
+                    runs,
+                } => self.growth_by_load(state, *weight, runs),
             };
             let added = growth.bytes();
             if added <= left {
@@ -317,8 +321,14 @@ impl Engine {
         Ok(growth)
     }
 
-    /// The same of a bulk load, by estimates.
-    fn added_by_load(&self, state: &Arc<ContainerState>, runs: &[Arc<Run>]) -> u64 {
+    /// The same of a bulk load, by estimates. They do not tell when what it replaces ends: so nothing is counted on once
+    /// items were expired to make room, for these may be the ones.
+    fn growth_by_load(
+        &self,
+        state: &Arc<ContainerState>,
+        weight: u64,
+        runs: &[Arc<Run>],
+    ) -> LiveGrowth {
         let (read_state, view) = (state.pin(), self.expiry_view(state));
         let with_load = ReadState {
             active: read_state.active.clone(),
@@ -326,7 +336,11 @@ impl Engine {
             version: Arc::new(next_version(&read_state.version, &[], runs, None)),
         };
         let live = |read_state| estimate(read_state, &view).live.bytes;
-        live(&with_load).saturating_sub(live(&read_state))
+        let added = live(&with_load).saturating_sub(live(&read_state));
+        LiveGrowth {
+            weight,
+            replaces: vec![(SOONEST, weight.saturating_sub(added))],
+        }
     }
 
     /// Expires the items that end soonest, until so many bytes more fit with some to spare. False: expiring every item

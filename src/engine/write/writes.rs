@@ -79,7 +79,7 @@ pub struct Writes {
     created: Vec<(usize, String, ContainerOptions)>,
     /// Whether one goes by a name.
     has_names: bool,
-    /// Whether a write may be left out.
+    /// Whether a write may be left out: then each has an outcome.
     may_skip: bool,
     durability: Option<Durability>,
 }
@@ -102,6 +102,11 @@ impl Writes {
         self.encode(op)?;
         self.place_of(state);
         Ok(())
+    }
+
+    /// From now on writes may be left out, and each has its outcome told, also where none is.
+    pub fn tell_outcomes(&mut self) {
+        self.may_skip = true;
     }
 
     /// Makes a container of this name.
