@@ -243,6 +243,7 @@ impl Node {
             }
         };
         let core = Arc::new(Core {
+            standing: Standing::of(folder, &identity),
             identity,
             addr,
             replica,
@@ -257,7 +258,6 @@ impl Node {
             checks,
             rooms,
             quotas: Quotas::default(),
-            standing: Standing::default(),
             ticked: AtomicU64::new(0),
             check_every: options.check_every,
             tasks: Mutex::default(),
@@ -265,6 +265,9 @@ impl Node {
         });
         if core.checks.differs().is_some() {
             core.replica.differs();
+        }
+        if core.standing.is_removed() {
+            core.replica.removed();
         }
         core.calls.serve(Arc::new(answering::Answering::of(&core)));
         let node = Node {
@@ -282,6 +285,9 @@ impl Node {
     /// Begins a cluster, or joins one, or tells the others where this node is now.
     async fn take_place(&self, contact: Option<&str>) -> Result<(), Error> {
         let core = &self.shared.0;
+        if core.standing.is_removed() {
+            return Ok(());
+        }
         if core.identity.is_first && contact.is_none() {
             core.replica.begin(&core.addr).await?;
         }
