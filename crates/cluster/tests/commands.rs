@@ -96,24 +96,24 @@ async fn commands_at_once_are_no_more() {
     let cluster = Cluster::of(3).await;
     let c = cluster.nodes[0].create_container("c").await.unwrap();
     fill(&c).await;
+    c.put_with_ttl("all concern it", "v", Duration::from_secs(10))
+        .await
+        .unwrap();
+    let leader = cluster.leader().await;
     let mut giving = tokio::task::JoinSet::new();
-    for n in 0..120_u64 {
-        let at_one = cluster.nodes[n as usize % 3].container("c");
+    for n in 0..400_u64 {
+        // Mostly in this order: then none takes the place of another.
+        let leader = cluster.nodes[leader].container("c");
         giving.spawn(async move {
-            // A descending order of their log positions is what makes them stand; others are covered.
-            let given = at_one
-                .expire_written_before(at(0) - Duration::from_secs(n))
-                .await;
-            let other = at_one.expire_before(at(50_000 - n)).await;
-            [given, other]
-                .into_iter()
-                .filter(Result::is_err)
-                .for_each(is_refused);
+            if let Err(error) = leader.expire_before(at(50_000 - n)).await {
+                is_refused(Err(error));
+            }
         });
     }
     giving.join_all().await;
     let leader = &cluster.nodes[cluster.leader().await];
-    assert!(standing(leader) <= MOST, "{}", standing(leader));
+    let stand = standing(leader);
+    assert!((MOST / 2..=MOST).contains(&stand), "{stand}");
     let checked = leader.check().await.unwrap();
     assert!(
         checked.agree() && checked.absent().is_empty(),
@@ -142,7 +142,7 @@ async fn room_is_made_as_long_as_commands_may_stand() {
             Ok(_) => written += 1,
             Err(error) => break error,
         }
-        assert!(written < 2_000, "it goes on for ever");
+        assert!(written < 300, "it goes on for ever");
     };
     assert!(
         matches!(&refused, Error::Engine(ebbtide::Error::QuotaFull { container: Some(name), .. }) if name == "c"),
