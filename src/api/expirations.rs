@@ -115,7 +115,9 @@ impl fmt::Debug for Expiration {
 pub struct ExpiryCursor(FeedPosition);
 
 impl ExpiryCursor {
-    /// The oldest expiration that is still known when the reader is first asked for one.
+    /// The oldest expiration that is still known when the reader is first asked for one. Such a reader is never refused for
+    /// what was known before, and left out: what is off the disk, and what earlier changes and commands than the 64 latest
+    /// have ended. Where that matters, begin at [`ExpiryCursor::at`] a moment: then it is an error.
     #[must_use]
     pub fn start() -> ExpiryCursor {
         ExpiryCursor(FeedPosition::Start)

@@ -175,7 +175,8 @@ pub enum Error {
     ExpirationsGone {
         /// The name of the container.
         container: String,
-        /// From here on all are known: [`ExpiryCursor::start`](crate::ExpiryCursor::start) begins here.
+        /// From here on all are known: [`ExpiryCursor::start`](crate::ExpiryCursor::start) begins here, or with those that are
+        /// known of the millisecond before.
         known_from: SystemTime,
     },
     /// A write would bring live bytes over a [`Quota`](crate::Quota); nothing was written. Delete something, raise the

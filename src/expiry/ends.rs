@@ -130,15 +130,28 @@ impl Settings {
     /// a write above it.
     pub fn tell_ends_from(&self, moment: Timestamp, above: Option<Seq>) -> bool {
         let known_from = self.known_from();
-        let last_untold = match &self.past {
+        let is_later = || above.is_some_and(|above| above >= self.last_untold());
+        moment >= known_from || moment.after(1) == known_from && is_later()
+    }
+
+    /// The earliest place from which all ends are told apart, as [`Settings::tell_ends_from`] takes it: several changes may have
+    /// been made in one millisecond.
+    pub fn told_from(&self) -> (Timestamp, Option<Seq>) {
+        match self.known_from() {
+            Timestamp(0) => (Timestamp(0), None),
+            known_from => (known_from.before(1), Some(self.last_untold())),
+        }
+    }
+
+    /// Ends by writes up to this one, in the millisecond before [`Settings::known_from`], are not told apart.
+    fn last_untold(&self) -> Seq {
+        match &self.past {
             None => self.last_seq(),
             Some(past) => {
                 let first = past.changes.first();
                 first.map_or(Seq::MAX, |made| Seq(made.seq.0.saturating_sub(1)))
             }
-        };
-        let is_later = || above.is_some_and(|above| above >= last_untold);
-        moment >= known_from || moment.after(1) == known_from && is_later()
+        }
     }
 
     /// When the last change was made, as far as it can have ended something; 0 if there was none.

@@ -33,7 +33,9 @@ use tokio::io::AsyncRead;
 use crate::clocks::Clocks;
 use crate::face::Error;
 use crate::machine::body::{Body, Reply, moment};
+
 use crate::net::{From, Handler, Hello, Net, NetError, Peer, Tls};
+use crate::node::JoinToken;
 
 pub const APPEND: u8 = 1;
 pub const VOTE: u8 = 2;
@@ -61,6 +63,8 @@ pub enum Asked<T> {
     NoRoom,
     /// A container has no room for it by its quota; nothing was done.
     Full(Full),
+    /// A container of this name takes no command more to expire items; nothing was done.
+    TooManyCommands(String),
 }
 
 /// A container at its quota.
@@ -81,6 +85,11 @@ impl std::convert::From<Full> for Error {
             frees_at: full.frees_at_ms.map(moment),
         })
     }
+}
+
+/// The refusal of a command to expire items.
+pub fn too_many(container: String) -> Error {
+    Error::Engine(ebbtide::Error::TooManyCommands { container })
 }
 
 pub type WriteQuestion = Op<Body>;
@@ -121,6 +130,13 @@ pub enum Change {
         id: u64,
         addr: String,
         within_ms: u64,
+    },
+    /// As `Add`, of a new node, which shows a token.
+    Join {
+        id: u64,
+        addr: String,
+        within_ms: u64,
+        token: JoinToken,
     },
 }
 

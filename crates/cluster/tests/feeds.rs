@@ -232,3 +232,39 @@ async fn a_copy_by_changes_from_node_after_node_is_what_the_containers_are() {
     assert!(copy.pages > 40, "{}", copy.pages);
     cluster.close().await;
 }
+
+/// Commands are not counted where each takes the place of the one before; which of them are known one by one is the same on all nodes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_from_the_start_is_told_what_the_latest_commands_have_ended() {
+    let cluster = Cluster::of(3).await;
+    let c = cluster.nodes[0].create_container("c").await.unwrap();
+    c.set_keep_expired(HOUR).await.unwrap();
+    let moment = |millis| std::time::UNIX_EPOCH + Duration::from_millis(millis);
+    let mut last = None;
+    for n in 0..100_u64 {
+        let ttl = ebbtide::Ttl::Until(moment(common::START + 1_000_000 + n));
+        c.put_with_ttl(format!("{n:03}"), "v", ttl).await.unwrap();
+    }
+    for n in 0..100 {
+        last = Some(
+            c.expire_before(moment(common::START + 1_000_001 + n))
+                .await
+                .unwrap(),
+        );
+    }
+    cluster.advance(1_000);
+    let expected: Vec<_> = (36..100).map(|n| format!("{n:03}").into_bytes()).collect();
+    for node in &cluster.nodes {
+        let c = node.container("c").since(last.as_ref().unwrap().token);
+        let ended = rest(&mut c.expirations(ExpiryCursor::start()), 10).await;
+        let keys: Vec<_> = ended.into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, expected);
+        let mut all = c.expirations(ExpiryCursor::at(moment(common::START)));
+        let gone = all.next(10).await.unwrap_err();
+        assert!(
+            matches!(&gone, ebbtide_cluster::Error::Engine(error) if error.is_expirations_gone()),
+            "{gone}"
+        );
+    }
+    cluster.close().await;
+}

@@ -119,3 +119,31 @@ async fn a_node_that_others_do_not_know_yet_is_not_out() {
     assert_eq!(refused.unwrap().value, None);
     cluster.close().await;
 }
+
+/// It has learned it; then nobody is there whom it could ask.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_has_learned_it_knows_it_when_it_is_opened_alone() {
+    let mut cluster = Cluster::of(3).await;
+    let c = cluster.nodes[0].create_container("c").await.unwrap();
+    c.put("k", "v").await.unwrap();
+    let leader = cluster.leader().await;
+    let number = (leader + 1) % 3;
+    let id = cluster.nodes[number].id();
+    cluster.nodes[leader].remove(id).await.unwrap();
+    let other = cluster.nodes[leader].id();
+    is_out(&cluster.nodes[number], other).await;
+    let (addr, _) = cluster.stop(number).await;
+    cluster.stop(0).await;
+    cluster.stop(0).await;
+    for _ in 0..2 {
+        cluster.start_again(number, &addr).await;
+        let node = &cluster.nodes[0];
+        let read = node.container("c").at(ReadLevel::Local).get("k").await;
+        assert!(
+            matches!(read, Err(Error::Removed { node }) if node == id),
+            "{read:?}"
+        );
+        is_out(node, other).await;
+        cluster.stop(0).await;
+    }
+}

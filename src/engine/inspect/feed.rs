@@ -301,11 +301,11 @@ impl Engine {
     /// whether it asks for all ends from there on, also for those that jobs have left out before.
     fn begin(&self, state: &ContainerState, from: &FeedPosition) -> (Timestamp, Option<Seq>, bool) {
         // Read first: so it is at most the moment after now.
-        let oldest = self.ends_known_from(state);
+        let (oldest, oldest_above) = self.oldest_told(state);
         let settled = self.clock.read().settled;
         match from {
             FeedPosition::After(given) => (given.before, given.above, true),
-            FeedPosition::Start if oldest <= settled => (oldest, None, false),
+            FeedPosition::Start if oldest <= settled => (oldest, oldest_above, false),
             FeedPosition::Since(moment) => (*moment, None, true),
             FeedPosition::From(moment) if *moment != settled => (*moment, None, true),
             // A job may have judged at this very moment.
@@ -345,6 +345,18 @@ impl Engine {
     fn ends_kept_from(&self, state: &ContainerState) -> Timestamp {
         let dropped = self.ends_dropped(state);
         dropped.map_or(Timestamp(0), |dropped| dropped.after(1))
+    }
+
+    /// The place of the oldest end that is known.
+    fn oldest_told(&self, state: &ContainerState) -> (Timestamp, Option<Seq>) {
+        let (kept_from, told) = (
+            self.ends_kept_from(state),
+            state.whole_settings().told_from(),
+        );
+        match kept_from > told.0 {
+            true => (kept_from, None),
+            false => told,
+        }
     }
 
     /// From this moment on all ends are known.

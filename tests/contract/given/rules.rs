@@ -325,3 +325,41 @@ fn time_goes_on_at_its_ends() {
         assert_eq!(again.count(..).unwrap(), live);
     }
 }
+
+/// Of more changes than are known one by one, a reader from the start is told what the latest have ended, also where all were made in
+/// one millisecond; one from a moment is told that some are missing.
+#[test]
+fn a_reader_from_the_start_is_told_all_that_is_known_of_many_commands() {
+    for moves in [false, true] {
+        let sim = Sim::new(1);
+        let db = open(&sim, "/db");
+        let c = db.container("c").unwrap();
+        db.advance_to(at(START)).unwrap();
+        let unasked = c.expirations(ExpiryCursor::start());
+        let mut asked = c.expirations(ExpiryCursor::start());
+        assert!(asked.next().is_none());
+        for n in 0..100 {
+            c.put_with_ttl(format!("{n:03}"), "v", Duration::from_millis(1_000_000 + n))
+                .unwrap();
+        }
+        for n in 0..100 {
+            if moves {
+                db.advance_to(at(START + n)).unwrap();
+            }
+            c.expire_before(at(START + 1_000_001 + n)).unwrap();
+        }
+        db.advance_to(at(START + 200)).unwrap();
+        let keys = |ends: ebbtide::Expirations| -> Vec<String> {
+            let keys = ends.map(|end| end.unwrap().key().to_vec());
+            keys.map(|key| String::from_utf8(key).unwrap()).collect()
+        };
+        let known: Vec<String> = (36..100).map(|n| format!("{n:03}")).collect();
+        assert_eq!(keys(unasked), known, "{moves}");
+        assert_eq!(keys(c.expirations(ExpiryCursor::start())), known, "{moves}");
+        let from = c.expirations(ExpiryCursor::at(at(START)));
+        for mut ends in [asked, from] {
+            let gone = ends.next().unwrap().unwrap_err();
+            assert!(gone.is_expirations_gone(), "{moves}: {gone}");
+        }
+    }
+}

@@ -122,7 +122,7 @@ impl Container {
     /// Ended items leave the disks soon, also under an open reader: see [`Container::set_keep_expired`].
     /// A cursor is of one container: where that was dropped and another one made of its name, begin anew.
     /// Of changes of the default and commands the 64 latest are known: a reader that is further behind gets
-    /// [`ebbtide::Error::ExpirationsGone`].
+    /// [`ebbtide::Error::ExpirationsGone`]; one from [`ExpiryCursor::start`] begins at the oldest end that is known then.
     /// [`ExpiryCursor::now`] is the state's time at the first call of [`Expirations::next`].
     pub fn expirations(&self, from: ExpiryCursor) -> Expirations {
         Expirations {

@@ -6,6 +6,7 @@
 //! node 1234567890
 //! first true                                  the cluster began with this node
 //! opened true                                 it has a log and a state: without them it would break what it has promised
+//! removed true                                it has learned that it was taken out; missing: it has not
 //! ```
 //!
 //! Invariant (I9): an id is drawn with the folder and written before the node says it to anybody. A folder that was emptied is a new
@@ -31,6 +32,7 @@ pub struct Identity {
     pub node: u64,
     pub is_first: bool,
     pub was_opened: bool,
+    pub was_removed: bool,
 }
 
 impl Identity {
@@ -41,6 +43,7 @@ impl Identity {
             node: draw(),
             is_first: false,
             was_opened: false,
+            was_removed: false,
         }
     }
 
@@ -77,6 +80,17 @@ impl Identity {
         Identity { was_opened, ..self }.write(folder)
     }
 
+    /// Notes durably that it was taken out of its cluster, for good.
+    pub fn removed(self, folder: &Path) -> io::Result<()> {
+        let was_removed = true;
+        Identity {
+            was_removed,
+            was_opened: true,
+            ..self
+        }
+        .write(folder)
+    }
+
     /// Writes it durably.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         files::create_dir_all(folder)?;
@@ -92,6 +106,9 @@ impl Identity {
             "{HEAD}\ncluster {cluster:032x}\nnode {node}\nfirst {first}\nopened {}\n",
             self.was_opened
         )?;
+        if self.was_removed {
+            writeln!(file, "removed true")?;
+        }
         file.sync_all()?;
         fs::rename(&new, folder.join(NAME))?;
         File::open(folder)?.sync_all()
@@ -109,6 +126,10 @@ fn parse(text: &str) -> Option<Identity> {
         node: field("node")?.parse().ok()?,
         is_first: field("first")?.parse().ok()?,
         was_opened: field("opened")?.parse().ok()?,
+        was_removed: match lines.next() {
+            None => false,
+            Some(line) => line.strip_prefix("removed ")?.parse().ok()?,
+        },
     })
 }
 
@@ -172,6 +193,16 @@ mod tests {
         assert!(first.node != other.node && !other.is_first);
         first.write(folder.path()).unwrap();
         assert_eq!(Identity::read(folder.path()).unwrap(), Some(first));
+        let text = fs::read_to_string(folder.path().join(NAME)).unwrap();
+        let gone = parse(&format!("{text}removed true\n")).unwrap();
+        assert_eq!(
+            gone,
+            Identity {
+                was_removed: true,
+                ..first
+            }
+        );
+        assert_eq!(parse(&format!("{text}removed perhaps\n")), None);
         fs::create_dir(folder.path().join("log")).unwrap();
         fs::remove_file(folder.path().join(NAME)).unwrap();
         assert!(Identity::read(folder.path()).is_err());

@@ -9,7 +9,9 @@
 //! 1. The answer is by a committed change of members that is no older than what the asker knows of members. Ids are not used again, so
 //!    it stays true.
 //! 2. A node that is still on its way in asks nobody.
+//! 3. A node that has learned it knows it when it is opened again, whoever runs then (identity.rs).
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,6 +20,7 @@ use ebbtide::Clock;
 
 use super::Core;
 use super::checking::peer;
+use super::identity::Identity;
 use super::surveying::WITHIN;
 use crate::calls;
 use crate::face::Error;
@@ -26,14 +29,22 @@ use crate::face::Error;
 const SILENT_MS: u64 = 2_000;
 
 /// Whether a node is a member, as far as it has been told.
-#[derive(Default)]
 pub(super) struct Standing {
+    folder: PathBuf,
     /// It began, joined, or was a member before.
     is_placed: AtomicBool,
     is_removed: AtomicBool,
 }
 
 impl Standing {
+    pub(super) fn of(folder: &Path, identity: &Identity) -> Standing {
+        Standing {
+            folder: folder.to_owned(),
+            is_placed: AtomicBool::new(false),
+            is_removed: AtomicBool::new(identity.was_removed),
+        }
+    }
+
     pub(super) fn placed(&self) {
         self.is_placed.store(true, Ordering::Relaxed);
     }
@@ -83,9 +94,17 @@ impl Core {
         while let Some(answer) = asking.join_next().await {
             let removed_at = answer.ok().flatten();
             if removed_at.is_some_and(|index| index >= known) {
-                standing.is_removed.store(true, Ordering::Relaxed);
-                self.replica.removed();
+                self.remove().await;
+                return;
             }
         }
+    }
+
+    async fn remove(&self) {
+        let (identity, folder) = (self.identity, self.standing.folder.clone());
+        // Where that fails it asks again when it is opened.
+        let _ = tokio::task::spawn_blocking(move || identity.removed(&folder)).await;
+        self.standing.is_removed.store(true, Ordering::Relaxed);
+        self.replica.removed();
     }
 }

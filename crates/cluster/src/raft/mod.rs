@@ -25,8 +25,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use ebbtide::{Clock, Database, Options};
 use ebbtide_openraft::{
-    Answer, Applied, Entry, GatherError, Leader, LogStore, Op, Reader, SnapshotData, StateOptions,
-    StateStore, View,
+    Answer, Applied, Entry, GatherError, Leader, LogStore, Op, OpId, Reader, SnapshotData,
+    StateOptions, StateStore, View,
 };
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse};
 use openraft::{BasicNode, Config, Raft, SnapshotPolicy};
@@ -39,8 +39,8 @@ use self::snapshots::Incoming;
 use crate::calls::{self, Calls};
 use crate::check::Checks;
 use crate::face::{Error, Member};
-use crate::machine::Containers;
 use crate::machine::body::{Body, Reply};
+use crate::machine::{Containers, TOKENS, is_shown};
 use crate::net::Peer;
 
 openraft::declare_raft_types!(
@@ -322,15 +322,26 @@ impl Replica {
     }
 
     /// Writes, as the leader.
-    pub async fn write(&self, op: Op<Body>) -> Result<Answer<Reply>, Stop> {
-        if self.is_down() {
-            return Err(Stop::NotLeading);
+    pub fn write(
+        &self,
+        op: Op<Body>,
+    ) -> impl Future<Output = Result<Answer<Reply>, Stop>> + Send + use<> {
+        let (is_down, leader) = (self.is_down(), self.leader.clone());
+        async move {
+            if is_down {
+                return Err(Stop::NotLeading);
+            }
+            let answer = match op.body.is_alone() {
+                true => leader.gather().write_alone(op).await?,
+                false => leader.write(op).await?,
+            };
+            Ok(answer)
         }
-        let answer = match op.body.is_alone() {
-            true => self.leader.gather().write_alone(op).await?,
-            false => self.leader.write(op).await?,
-        };
-        Ok(answer)
+    }
+
+    /// Whether an op of this id was applied lately.
+    pub fn has_answered(&self, id: OpId) -> bool {
+        self.reader.has_answered(id)
     }
 
     /// Moves time, as the leader.
@@ -399,7 +410,9 @@ impl Replica {
     }
 
     pub fn containers(&self) -> Vec<String> {
-        self.reader.containers()
+        let mut names = self.reader.containers();
+        names.retain(|name| name != TOKENS);
+        names
     }
 
     pub fn default_ttl(&self, container: &str) -> Result<ebbtide::DefaultTtl, Error> {
@@ -422,7 +435,17 @@ impl Replica {
         since: ebbtide::ChangePosition,
         most: usize,
     ) -> Result<ebbtide_openraft::Changed, Error> {
-        Ok(self.reader.changes(since, most)?)
+        let mut since = since;
+        loop {
+            let mut changed = self.reader.changes(since, most)?;
+            let is_end = changed.changes.is_empty();
+            changed.changes.retain_mut(is_shown);
+            // An empty page says that all is told.
+            if is_end || !changed.changes.is_empty() {
+                return Ok(changed);
+            }
+            since = changed.position;
+        }
     }
 
     /// The ends in a container from a cursor on.
