@@ -218,11 +218,7 @@ impl Brk {
         );
         assert!(value.len() <= MAX_VALUE_LEN, "a value has at most 64 MiB");
         assert!(header.seq.0 < SEQ_END, "no database counts that far");
-        let (ttl_tag, millis) = match header.ttl {
-            ItemTtl::Absent => (TTL_ABSENT, None),
-            ItemTtl::Never => (TTL_NEVER, None),
-            ItemTtl::Millis(millis) => (TTL_MILLIS, Some(millis)),
-        };
+        let (ttl_tag, millis) = tag_of(header.ttl);
         let written_at = header.written_at.0;
         let is_wide = written_at >= WRITTEN_AT_END || millis > Some(u64::from(u32::MAX));
         let front = match millis {
@@ -288,6 +284,15 @@ const SEQ_END: u64 = 1 << (u64::BITS - TAG_BITS);
 const _: () = assert!(HIGHEST_NUMBER < SEQ_END / 2);
 /// Above every moment that fits into the fixed part.
 const WRITTEN_AT_END: u64 = 1 << 48;
+
+/// The tag of a ttl, and its milliseconds if it has any.
+fn tag_of(ttl: ItemTtl) -> (u64, Option<u64>) {
+    match ttl {
+        ItemTtl::Absent => (TTL_ABSENT, None),
+        ItemTtl::Never => (TTL_NEVER, None),
+        ItemTtl::Millis(millis) => (TTL_MILLIS, Some(millis)),
+    }
+}
 
 /// The part of a stored record whose size is fixed.
 #[derive(Clone, Copy)]

@@ -699,7 +699,7 @@ fn a_container_that_is_there_or_is_not_is_a_conflict_or_is_left_out() {
     let done: Vec<bool> = outcomes.iter().map(|outcome| outcome.is_done()).collect();
     assert_eq!(done, [false, false, true, true]);
     assert_eq!(f.db.containers(), ["c", "d"]);
-    // Whoever shares a batch finds an outcome, also where nobody had a condition.
+    // Each write has an outcome, also where none has a condition.
     batch.clear();
     batch.on_miss(OnMiss::Skip);
     batch.put(&f.c, "k", "v").delete(&f.c, "none");

@@ -59,9 +59,7 @@ impl fmt::Display for Error {
                 f,
                 "thread {thread} panicked: {message}; it tries again; unless this is a fault of your clock, please report it"
             ),
-            Error::MemoryCorruption { what } => {
-                write!(f, "memory is corrupt: {what}; check the machine's memory")
-            }
+            Error::MemoryCorruption { what } => write!(f, "memory is corrupt: {what}; test it"),
             Error::Poisoned { cause } => write!(
                 f,
                 "no further writes after an earlier failure ({cause}); reopen the database to recover"

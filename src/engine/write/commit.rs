@@ -154,9 +154,7 @@ impl Engine {
         let payload = writes.bytes();
         let charge = self.charge_all::<P>(states, payload)?;
         let prepared = self.prepare(writes, payload, writes.len(), weight, charge);
-        let done = if writes.may_skip() { writes.len() } else { 0 };
-        let outcomes = vec![Outcome::Done; done];
-        Ok((self.commit_blind::<P>(&prepared)?, outcomes))
+        Ok((self.commit_blind::<P>(&prepared)?, writes.all_done()))
     }
 
     /// The same, where nothing is to be waited for, a sync included.

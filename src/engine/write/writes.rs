@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::base::{ContainerId, Countdown, DefaultTtl, Error, Result};
 use crate::data::batch::Op;
 use crate::data::new_container::{NewContainer, is_name};
-use crate::data::write::{Expect, OnMiss};
+use crate::data::write::{Expect, OnMiss, Outcome};
 use crate::engine::Engine;
 use crate::engine::jobs::relog::make_room;
 use crate::engine::options::{ContainerOptions, Durability, OnExisting};
@@ -107,6 +107,12 @@ impl Writes {
     /// From now on writes may be left out, and each has its outcome told, also where none is.
     pub fn tell_outcomes(&mut self) {
         self.may_skip = true;
+    }
+
+    /// Their outcomes where nothing is left out, if they are told.
+    pub(in crate::engine) fn all_done(&self) -> Vec<Outcome> {
+        let told = if self.may_skip { self.len } else { 0 };
+        vec![Outcome::Done; told]
     }
 
     /// Makes a container of this name.
