@@ -17,6 +17,9 @@ pub struct Preview {
     pub items: u64,
     /// Bytes of their keys and values, and some for each.
     pub bytes: u64,
+    /// How many commands to expire items would stand in the container then; exact. See
+    /// [`ContainerStats::expire_commands`](crate::ContainerStats::expire_commands).
+    pub commands: u64,
 }
 
 /// Expiring on command: each command is a write that costs the same however many items there are, and is durable when
@@ -212,6 +215,7 @@ impl Container {
         Preview {
             items: count,
             bytes,
+            commands: self.engine().commands_after(self.state(), change),
         }
     }
 

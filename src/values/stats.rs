@@ -248,6 +248,9 @@ pub struct ContainerStats {
     pub tables: u64,
     /// Range deletes that still hide something.
     pub range_deletes: u64,
+    /// Commands to expire items that stand: those that no later one covers, and that concern something that is stored. Up to
+    /// 64; where time is given there is no limit. Each costs reads of old items some time.
+    pub expire_commands: u64,
     /// The most live bytes it may hold, if there is a limit.
     pub quota: Option<Quota>,
     /// The next job of merging or reclaiming, and the reason for it; or how long there is none.

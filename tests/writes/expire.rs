@@ -323,8 +323,16 @@ fn not_every_command_stands() {
     for n in 0..64 {
         f.c.put_with_ttl(format!("k{n}"), "v", after(1_000_000))
             .unwrap();
+        let then = f.c.preview_expire_before(at(100_000 - 100 * n)).commands;
         f.c.expire_before(at(100_000 - 100 * n)).unwrap();
+        assert_eq!((f.c.stats().expire_commands, then), (n + 1, n + 1));
     }
+    assert_eq!(f.c.preview_expire_before(at(10)).commands, 65);
+    assert_eq!(f.c.preview_expire_before(at(95_000)).commands, 51);
+    let written = |moment| f.c.preview_expire_written_before(at(moment)).commands;
+    assert_eq!((written(10_000), written(200_000)), (65, 1));
+    let off = f.c.preview_default_ttl(DefaultTtl::Off);
+    assert_eq!(off.commands, 64, "none has passed");
     let refused = f.c.expire_before(at(10)).unwrap_err();
     assert!(
         matches!(refused, Error::TooManyCommands { .. }),
@@ -361,6 +369,7 @@ fn not_every_command_stands() {
         f.c.expire_written_before(at(99_550 - n)).unwrap();
     }
     assert_eq!(f.keys().len(), 200);
+    assert!(f.c.stats().expire_commands <= 2, "nothing needs the others");
     f.c.expire_all().unwrap();
     assert!(f.reopen(false).keys().is_empty());
 }

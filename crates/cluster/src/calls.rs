@@ -61,6 +61,8 @@ pub enum Asked<T> {
     NoRoom,
     /// A container has no room for it by its quota; nothing was done.
     Full(Full),
+    /// A container of this name takes no command more to expire items; nothing was done.
+    TooManyCommands(String),
 }
 
 /// A container at its quota.
@@ -81,6 +83,11 @@ impl std::convert::From<Full> for Error {
             frees_at: full.frees_at_ms.map(moment),
         })
     }
+}
+
+/// The refusal of a command to expire items.
+pub fn too_many(container: String) -> Error {
+    Error::Engine(ebbtide::Error::TooManyCommands { container })
 }
 
 pub type WriteQuestion = Op<Body>;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::Cluster;
 use ebbtide::{Quota, Ttl, WhenFull};
-use ebbtide_cluster::{Batch, Container, Error, ReadLevel, Transaction};
+use ebbtide_cluster::{Batch, Container, Error, Expect, ReadLevel, Transaction};
 
 const LIMIT: u64 = 200_000;
 const VALUE: usize = 1_000;
@@ -376,4 +376,157 @@ async fn a_batch_is_held_to_the_quota_that_it_sets() {
     node.write(batch("b", None)).await.unwrap();
     c.put("more", value().repeat(9)).await.unwrap();
     cluster.close().await;
+}
+
+/// The outcome of a call, in a word.
+fn word<T>(done: Result<T, Error>, is_done: impl Fn(&T) -> bool) -> &'static str {
+    match done {
+        Ok(done) if is_done(&done) => "done",
+        Ok(_) => "nothing",
+        Err(Error::Engine(ebbtide::Error::QuotaFull { .. })) => "full",
+        Err(error) if error.is_conflict() => "conflict",
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Calls with conditions in a full container, by a cluster and by the engine alone.
+async fn conditional(c: &Container, node: &ebbtide_cluster::Node) -> Vec<&'static str> {
+    let large = || value().repeat(3);
+    let second = Duration::from_secs(1_000);
+    let some =
+        |answered: &ebbtide_cluster::Answered<Option<ebbtide::Version>>| answered.value.is_some();
+    let version = c.item("k-000").await.unwrap().value.unwrap().version();
+    let mut words = vec![
+        word(c.create("k-000", large(), second).await, some),
+        word(c.replace("none", large(), second).await, some),
+        word(
+            c.put_if("k-001", large(), second, Expect::Absent).await,
+            some,
+        ),
+        word(
+            c.put_if("k-001", large(), second, Expect::Version(version))
+                .await,
+            some,
+        ),
+        word(
+            c.put_if("none", large(), second, Expect::Version(version))
+                .await,
+            some,
+        ),
+    ];
+    for (key, expect) in [
+        ("none", Expect::Present),
+        ("k-001", Expect::Version(version)),
+    ] {
+        let mut batch = Batch::new();
+        batch.put(c, "new", large()).require(c, key, expect);
+        words.push(word(node.write(batch).await, |_| true));
+    }
+    let mut batch = Batch::new();
+    batch
+        .put(c, "new", large())
+        .create(c, "new", large(), second);
+    words.push(word(node.write(batch).await, |_| true));
+    words
+}
+
+fn conditional_alone(c: &ebbtide::Container, db: &ebbtide::Database) -> Vec<&'static str> {
+    let large = || value().repeat(3);
+    let second = Duration::from_secs(1_000);
+    let item = c.item("k-000").unwrap().unwrap();
+    let word = |done: ebbtide::Result<bool>| match done {
+        Ok(true) => "done",
+        Ok(false) => "nothing",
+        Err(error) if error.is_full() => "full",
+        Err(error) if error.is_conflict() => "conflict",
+        Err(error) => panic!("{error}"),
+    };
+    let with = |key: &str, expect, put: &str| {
+        let mut batch = ebbtide::Batch::new();
+        batch
+            .require(c, key, expect)
+            .put_with_ttl(c, put, large(), second);
+        db.write(&batch).map(|()| true)
+    };
+    let missed = |done: ebbtide::Result<bool>| match done {
+        Err(error) if error.is_conflict() => Ok(false),
+        done => done,
+    };
+    let mut words = vec![
+        word(c.create("k-000", large(), second)),
+        word(c.replace("none", large(), second)),
+        word(missed(with("k-001", ebbtide::Expect::Absent, "k-001"))),
+        word(missed(with(
+            "k-001",
+            ebbtide::Expect::Version(item.version()),
+            "k-001",
+        ))),
+        word(missed(with(
+            "none",
+            ebbtide::Expect::Version(item.version()),
+            "none",
+        ))),
+        word(with("none", ebbtide::Expect::Present, "new")),
+        word(with(
+            "k-001",
+            ebbtide::Expect::Version(item.version()),
+            "new",
+        )),
+    ];
+    let mut batch = ebbtide::Batch::new();
+    batch
+        .put(c, "new", large())
+        .create(c, "new", large(), second);
+    words.push(word(db.write(&batch).map(|()| true)));
+    words
+}
+
+/// Nothing is refused for its room, and nothing makes room, that writes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn conditions_that_do_not_hold_need_no_room_as_in_the_engine() {
+    for when_full in [WhenFull::Refuse, WhenFull::ExpireSoonest] {
+        let cluster = Cluster::of(3).await;
+        let folder = testkit::scratch();
+        let clock = ebbtide::ManualClock::new(common::START);
+        let db = ebbtide::Options::new()
+            .clock(clock)
+            .open(folder.path())
+            .unwrap();
+        let alone = db.container("c").unwrap();
+        let c = cluster.nodes[0].create_container("c").await.unwrap();
+        c.set_quota(quota(when_full)).await.unwrap();
+        alone.set_quota(quota(when_full)).unwrap();
+        let most = LIMIT as usize / (VALUE + 21);
+        for number in 0..most {
+            let (key, ttl) = (
+                format!("k-{number:03}"),
+                Duration::from_secs(100 + number as u64),
+            );
+            c.put_with_ttl(&key, value(), ttl).await.unwrap();
+            alone.put_with_ttl(&key, value(), ttl).unwrap();
+        }
+        let before = live(&c).await;
+        for node in &cluster.nodes {
+            let words = conditional(&node.container("c"), node).await;
+            assert_eq!(words, conditional_alone(&alone, &db), "{when_full:?}");
+            assert!(
+                !words.contains(&"full") && !words.contains(&"done"),
+                "{words:?}"
+            );
+        }
+        assert_eq!(live(&c).await, before);
+        assert_eq!(alone.count(..).unwrap(), most as u64);
+        // One that would write is refused, or makes room.
+        let created = word(c.create("none", value(), Ttl::Never).await, |done| {
+            done.value.is_some()
+        });
+        let alone = match alone.create("none", value(), Ttl::Never) {
+            Ok(_) => "done",
+            Err(_) => "full",
+        };
+        assert_eq!(created, alone);
+        assert_eq!(created == "full", when_full == WhenFull::Refuse);
+        compare(&cluster).await;
+        cluster.close().await;
+    }
 }

@@ -9,7 +9,8 @@ use ebbtide::{Error, Item};
 use openraft::{LogId, RaftTypeConfig};
 
 use crate::checks::is_reserved;
-use crate::facts::Facts;
+use crate::entry::OpId;
+use crate::facts::{Facts, SERVED};
 use crate::shared::{Open, Shared};
 
 /// How far a state has got.
@@ -130,6 +131,14 @@ impl<C: RaftTypeConfig> Reader<C> {
             item: item.filter(is_live),
             at_ms,
         })
+    }
+
+    /// Whether an op of this id was applied in the last minutes, so that it would be answered as it was then. `false` where it
+    /// cannot be told.
+    #[must_use]
+    pub fn has_answered(&self, id: OpId) -> bool {
+        let served = container_of(&self.shared.open(), SERVED);
+        served.is_ok_and(|served| served.contains(id.key()).unwrap_or(false))
     }
 
     /// A snapshot for scans and counts, all of it judged at one moment: this one, in milliseconds since 1970, or the state's time

@@ -10,7 +10,7 @@ use crate::compact::{Estimate, Estimator, deadline, explain};
 use crate::engine::Engine;
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::state::ContainerState;
-use crate::expiry::{Census, ExpiryView, SettingsChange, Tally};
+use crate::expiry::{Census, ExpiryView, Settings, SettingsChange, Tally};
 use crate::values::stats::{ContainerStats, Stats};
 
 impl Engine {
@@ -71,6 +71,11 @@ impl Engine {
                 .range_deletes()
                 .map(|ranges| ranges.len() as u64)
                 .sum(),
+            expire_commands: self
+                .with_needed_commands(state, &state.whole_settings())
+                .commands
+                .iter()
+                .len() as u64,
             quota: state.allowance().quota(),
             explain: self.explain(state, version, &view),
         }
@@ -120,6 +125,28 @@ impl Engine {
         let views = [views.now, after];
         let estimates = estimates(&read_state, &views);
         estimates[0].live.less(estimates[1].live)
+    }
+
+    /// How many commands would stand after a change of the settings that was made now.
+    pub fn commands_after(&self, state: &ContainerState, change: SettingsChange) -> u64 {
+        let settled = self.expiry_views(state).settled.now;
+        let after = self.settings_after(state, change, settled);
+        after.commands.iter().len() as u64
+    }
+
+    /// The settings after a change at this moment, without the commands that nothing needs.
+    pub(in crate::engine) fn settings_after(
+        &self,
+        state: &ContainerState,
+        change: SettingsChange,
+        at: Timestamp,
+    ) -> Settings {
+        let after = state.whole_settings().after(change, at, Seq::MAX);
+        self.with_needed_commands(state, &after)
+    }
+
+    fn with_needed_commands(&self, state: &ContainerState, settings: &Settings) -> Settings {
+        state.needed_of(settings, self.snapshots.oldest())
     }
 
     /// An estimate of how many items of a container are readable.

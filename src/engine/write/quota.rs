@@ -370,10 +370,7 @@ impl Engine {
 
     /// Whether a container has room for a command more.
     fn takes(&self, one: &LiveEstimate, command: SettingsChange) -> bool {
-        let settings = one.state.whole_settings();
-        let after = settings.after(command, one.view.now, Seq::MAX);
-        let oldest = self.snapshots.oldest();
-        let after = one.state.needed_of(&after, oldest);
+        let after = self.settings_after(&one.state, command, one.view.now);
         one.state.check_standing(&command, &after).is_ok()
     }
 

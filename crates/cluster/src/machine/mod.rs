@@ -6,6 +6,7 @@
 
 pub mod body;
 pub mod digest;
+pub mod judge;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use self::body::{
     Act, Body, Command, Held, KeyRead, Life, Limit, RangeRead, ReadSet, Reply, When, Write, millis,
 };
 use self::digest::Digest;
+use self::judge::{holds, judge, missing};
 use crate::check::Checks;
 
 /// The most items that a transaction reads, all its reads together.
@@ -73,7 +75,7 @@ fn one(write: &Write, step: &mut Step<'_>) -> Result<Reply, StepError> {
         return Ok(stop);
     }
     let found = step.get(&write.container, &write.key)?;
-    if !holds(write, found.as_ref()) {
+    if !holds(write.when, version_of(found.as_ref())) {
         return Ok(Reply::Missed);
     }
     act(write, found, step)
@@ -158,45 +160,6 @@ fn check_commands(writes: &[Write], commands: &[(String, Command)]) -> Result<()
     Ok(())
 }
 
-/// The reason why nothing is written, if there is one: conditions are judged before anything is, but see what the writes before
-/// them will do.
-fn judge(writes: &[Write], step: &mut Step<'_>) -> Result<Option<Reply>, StepError> {
-    if let Some(stop) = writes
-        .iter()
-        .find_map(|write| missing(&write.container, step))
-    {
-        return Ok(Some(stop));
-    }
-    let mut own = std::collections::HashMap::new();
-    for write in writes {
-        let place = (&write.container, &write.key);
-        let is_there = match own.get(&place) {
-            Some(is_there) => *is_there,
-            None => step.get(&write.container, &write.key)?.is_some(),
-        };
-        let holds = match (own.contains_key(&place), write.when) {
-            // Its own write has no version that it could have asked for.
-            (true, When::Version(_)) => false,
-            (true, When::Absent) => !is_there,
-            (true, When::Present) => is_there,
-            (true, When::Always) => true,
-            (false, _) => holds(write, step.get(&write.container, &write.key)?.as_ref()),
-        };
-        if !holds {
-            return Ok(Some(Reply::Conflict {
-                container: write.container.clone(),
-                key: write.key.clone(),
-            }));
-        }
-        match write.act {
-            Act::Put(..) => own.insert(place, true),
-            Act::Delete | Act::Take => own.insert(place, false),
-            Act::Touch | Act::Expire(_) | Act::Require => None,
-        };
-    }
-    Ok(None)
-}
-
 fn act_all(writes: &[Write], step: &mut Step<'_>) -> Result<Reply, StepError> {
     for write in writes {
         let found = step.get(&write.container, &write.key)?;
@@ -205,23 +168,9 @@ fn act_all(writes: &[Write], step: &mut Step<'_>) -> Result<Reply, StepError> {
     Ok(done(step))
 }
 
-fn missing(container: &str, step: &Step<'_>) -> Option<Reply> {
-    let is_there = step.has_container(container);
-    (!is_there).then(|| Reply::NoContainer(container.to_owned()))
-}
-
 fn done(step: &Step<'_>) -> Reply {
     Reply::Done {
         version: step.version().as_u64(),
-    }
-}
-
-fn holds(write: &Write, found: Option<&Found>) -> bool {
-    match write.when {
-        When::Always => true,
-        When::Absent => found.is_none(),
-        When::Present => found.is_some(),
-        When::Version(version) => version_of(found) == Some(version),
     }
 }
 

@@ -12,6 +12,7 @@
 //!    handle.
 //! 2. Each op has an id that no other has, drawn once, however often it is sent.
 
+mod allowances;
 mod answering;
 mod checking;
 mod identity;
@@ -39,8 +40,8 @@ use tokio::task::JoinHandle;
 pub use self::options::NodeOptions;
 pub use self::reads::Snapshot;
 
+use self::allowances::Quotas;
 use self::identity::Identity;
-use self::quotas::Quotas;
 use self::reads::Bound;
 use self::standing::Standing;
 use crate::calls::{self, Calls, Change, Changed};
@@ -74,6 +75,8 @@ pub struct Core {
     checks: Arc<Checks>,
     rooms: Arc<Rooms>,
     quotas: Quotas,
+    /// Held by the command to expire items that is under way.
+    commands: Arc<tokio::sync::Mutex<()>>,
     standing: Standing,
     /// The own uptime when a reader of ends last had time moved, in milliseconds.
     ticked: AtomicU64,
@@ -258,6 +261,7 @@ impl Node {
             checks,
             rooms,
             quotas: Quotas::default(),
+            commands: Arc::default(),
             ticked: AtomicU64::new(0),
             check_every: options.check_every,
             tasks: Mutex::default(),
@@ -589,5 +593,6 @@ fn changed(answer: Changed) -> Result<(), Error> {
         calls::Asked::Lost(why) => Err(Error::Unknown(why)),
         calls::Asked::NoRoom => Err(Error::NoRoom),
         calls::Asked::Full(full) => Err(full.into()),
+        calls::Asked::TooManyCommands(container) => Err(calls::too_many(container)),
     }
 }

@@ -5,28 +5,37 @@
 //!    └ used up: estimate live bytes ── they fit, as if nothing was replaced: slack ──> propose
 //!                 └ read what is replaced ── what is added fits ────────────────────> propose
 //!                      └ some have ended since the last entry ── a tick, and once more
+//!                        its conditions do not hold, or it was done before ────────────> propose: it writes nothing
 //!                        Refuse, or nothing with an end is left ──> Full: nothing was proposed
 //!                        ExpireSoonest ── an entry with ExpireBefore(T) ── once more
+//!                            └ too many commands stand ──> Full: nothing was proposed
 //! ```
 //!
 //! T is the earliest end for which some 3 % of the limit become free, by the same estimates.
 //!
+//! Each command to expire items that stands in a container costs its reads and estimates time, until what it concerns is off the
+//! disk. How many stand differs between replicas, so apply takes any number, and the leader stops at [`MOST_COMMANDS`].
+//!
 //! Invariants:
 //!
 //! 1. Every byte that is proposed under a quota is in the slack taken since the last estimate, in flight, or in the state that is
-//!    estimated. An op whose asker has given it up is in flight no more, until it is applied.
-//! 2. Slack is of one quota and one term: in another term other nodes have proposed.
+//!    estimated (allowances.rs).
+//! 2. One command to expire items is on its way at a time, and it was counted before it was proposed.
 //! 3. A decision reaches other nodes by entries alone.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use ebbtide::{Clock, Container, Quota, WhenFull};
 
+use ebbtide_openraft::{Answer, Op, View};
+use tokio::sync::OwnedMutexGuard;
+
 use super::Core;
+use super::allowances::{Allowance, Charge};
 use crate::calls::{Asked, Full};
-use crate::machine::body::{Act, Body, Command, Limit, Write, millis, moment};
+use crate::machine::body::{Act, Body, Command, Limit, Reply, When, Write, millis, moment};
+use crate::machine::judge::judge;
 use crate::raft::Stop;
 
 /// Others write meanwhile: for one write room is made so often at most.
@@ -34,76 +43,9 @@ const TRIES: u32 = 3;
 /// While bytes in flight may be counted twice an estimate waits so long, and so often at most.
 const PAUSE: Duration = Duration::from_millis(1);
 const PAUSES: u32 = 200;
-
-/// The allowances of containers, by their names.
-#[derive(Default)]
-pub(super) struct Quotas(Mutex<HashMap<String, Arc<Allowance>>>);
-
-/// The bytes that a container lets writes add before live bytes are estimated anew.
-#[derive(Default)]
-struct Allowance {
-    state: Mutex<Slack>,
-    /// One estimates at a time, and others wait for the slack.
-    estimating: tokio::sync::Mutex<()>,
-}
-
-#[derive(Default)]
-struct Slack {
-    /// The quota and the term that it is of.
-    of: Option<(Quota, u64)>,
-    left: u64,
-    in_flight: u64,
-}
-
-impl Quotas {
-    fn of(&self, container: &str) -> Arc<Allowance> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.entry(container.to_owned()).or_default().clone()
-    }
-}
-
-impl Allowance {
-    fn lock(&self) -> MutexGuard<'_, Slack> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes bytes from the slack, if it has them.
-    fn take(&self, of: (Quota, u64), bytes: u64) -> bool {
-        let mut slack = self.lock();
-        let fits = slack.of == Some(of) && bytes <= slack.left;
-        if fits {
-            slack.left -= bytes;
-            slack.in_flight += bytes;
-        }
-        fits
-    }
-
-    /// Leaves no slack to others; returns the bytes in flight.
-    fn close(&self) -> u64 {
-        let mut slack = self.lock();
-        slack.left = 0;
-        slack.in_flight
-    }
-
-    /// After an estimate: takes bytes, and leaves so much to others.
-    fn open(&self, of: (Quota, u64), bytes: u64, left: u64) {
-        let mut slack = self.lock();
-        (slack.of, slack.left) = (Some(of), left);
-        slack.in_flight += bytes;
-    }
-}
-
-/// The bytes of an op in flight.
-#[derive(Default)]
-pub(super) struct Charge(Vec<(Arc<Allowance>, u64)>);
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        for (allowance, bytes) in &self.0 {
-            allowance.lock().in_flight -= bytes;
-        }
-    }
-}
+/// So many commands to expire items may stand in a container. It is less than what the engine takes where it has a time of its own
+/// (64), for a leader of before may have some on their way.
+const MOST_COMMANDS: u64 = 48;
 
 /// As the engine counts the bytes of an item.
 fn weight_of(key: &[u8], value: &[u8]) -> u64 {
@@ -154,6 +96,8 @@ struct Coming {
     puts: BTreeMap<Vec<u8>, u64>,
     quota: Quota,
     in_flight: u64,
+    /// All writes of its op and the state that their conditions are judged by, where it has conditions.
+    judged: Option<(Vec<Write>, View)>,
     /// The log's time, and the clock's.
     now: SystemTime,
     wall: SystemTime,
@@ -166,17 +110,22 @@ struct Seen {
     added: u64,
     /// Something has ended by the clock, and not by the log's time yet.
     has_ended: bool,
+    /// By its conditions; only where it does not fit.
+    writes_nothing: bool,
     frees_at: Option<SystemTime>,
     /// Where all that ends before this moment is expired, it fits with some to spare.
     soonest: Option<SystemTime>,
 }
 
 impl Coming {
-    fn look(&self) -> ebbtide::Result<Seen> {
+    fn look(mut self) -> ebbtide::Result<Seen> {
         let growth = Growth::of(&self.container, &self.puts)?;
         let live = self.container.stats().live_bytes;
         let added = growth.bytes_after(SystemTime::UNIX_EPOCH);
         let fits = live + self.in_flight + added <= self.quota.max_live_bytes;
+        let judged = self.judged.as_mut().filter(|_| !fits);
+        let stop = judged.map(|(writes, view)| judge(writes, view));
+        let writes_nothing = stop.transpose()?.flatten().is_some();
         let ends = match fits {
             true => vec![],
             false => self.container.due(),
@@ -190,6 +139,7 @@ impl Coming {
             live,
             added,
             has_ended: !fits && self.wall > self.now && by_clock(behind),
+            writes_nothing,
             frees_at: ends.first().copied(),
             soonest: ends
                 .last()
@@ -239,8 +189,8 @@ fn not_proposed<T>(stop: Stop) -> Asked<T> {
 
 impl Core {
     /// Charges an op to the quotas of its containers, as the leader, and makes room for it; else it is not to be proposed.
-    pub(super) async fn charge<T>(&self, body: &Body) -> Result<Charge, Asked<T>> {
-        let mut charge = Charge::default();
+    pub(super) async fn charge<T>(&self, op: &Op<Body>) -> Result<Charge, Asked<T>> {
+        let (mut charge, body) = (Charge::of(self.let_command(op).await?), &op.body);
         if !self.replica.has_quotas() && !body.has_commands() {
             return Ok(charge);
         }
@@ -263,9 +213,9 @@ impl Core {
             let of = (quota, self.replica.term());
             let bytes = match allowance.take(of, bytes) {
                 true => bytes,
-                false => self.make_room(container, of, &allowance, body).await?,
+                false => self.make_room(container, of, &allowance, op).await?,
             };
-            charge.0.push((allowance, bytes));
+            charge.add(allowance, bytes);
         }
         Ok(charge)
     }
@@ -276,22 +226,25 @@ impl Core {
         container: &str,
         of: (Quota, u64),
         allowance: &Allowance,
-        body: &Body,
+        op: &Op<Body>,
     ) -> Result<u64, Asked<T>> {
         let (quota, limit) = (of.0, of.0.max_live_bytes);
-        let items = body.items().iter();
+        let items = op.body.items().iter();
         let own = items.filter(|write| write.container == container);
         let puts = own.filter_map(|write| Some((write.key.to_vec(), leaves(write)?)));
         let puts: BTreeMap<Vec<u8>, u64> = puts.collect();
         let bytes = puts.values().sum();
-        let _one = allowance.estimating.lock().await;
+        let _one = allowance.estimate().await;
         if allowance.take(of, bytes) {
             return Ok(bytes);
         }
         let (mut tries, mut pauses, mut has_ticked) = (TRIES, PAUSES, false);
         loop {
             let in_flight = allowance.close();
-            let Some(seen) = self.look(container, quota, &puts, in_flight).await? else {
+            let Some(seen) = self
+                .look(container, quota, (&puts, &op.body), in_flight)
+                .await?
+            else {
                 return Ok(0);
             };
             let left = limit.saturating_sub(seen.live + in_flight);
@@ -311,15 +264,19 @@ impl Core {
             } else if seen.has_ended && !has_ticked {
                 has_ticked = true;
                 self.replica.tick().await.map_err(not_proposed)?;
+            } else if seen.writes_nothing || self.has_answered(op) {
+                // Where others write meanwhile it may write after all.
+                allowance.open(of, bytes, 0);
+                return Ok(bytes);
             } else {
                 let expires = quota.when_full == WhenFull::ExpireSoonest && tries > 0;
                 let Some(soonest) = seen.soonest.filter(|_| expires) else {
                     return Err(Asked::Full(full(container, quota, &seen)));
                 };
                 tries -= 1;
-                self.expire(container, soonest)
-                    .await
-                    .map_err(not_proposed)?;
+                if !self.expire(container, soonest).await? {
+                    return Err(Asked::Full(full(container, quota, &seen)));
+                }
             }
         }
     }
@@ -329,17 +286,20 @@ impl Core {
         &self,
         container: &str,
         quota: Quota,
-        puts: &BTreeMap<Vec<u8>, u64>,
+        (puts, body): (&BTreeMap<Vec<u8>, u64>, &Body),
         in_flight: u64,
     ) -> Result<Option<Seen>, Asked<T>> {
         let Some(container) = self.replica.container(container) else {
             return Ok(None);
         };
+        let mut items = body.items().iter();
+        let judged = items.any(|write| write.when != When::Always);
         let coming = Coming {
             container,
             puts: puts.clone(),
             quota,
             in_flight,
+            judged: judged.then(|| (body.items().to_vec(), self.replica.view(0))),
             now: self.replica.database().now(),
             wall: moment(self.clock.wall()),
         };
@@ -350,11 +310,72 @@ impl Core {
         }
     }
 
-    /// Expires, on all nodes, what ends before this moment.
-    async fn expire(&self, container: &str, before: SystemTime) -> Result<(), Stop> {
+    /// Expires, on all nodes, what ends before this moment. False: the container takes no command more.
+    async fn expire<T>(&self, container: &str, before: SystemTime) -> Result<bool, Asked<T>> {
         let what = Command::ExpireBefore(millis(before));
         let container = container.to_owned();
         let op = self.op(Body::Command { container, what });
-        self.replica.write(op).await.map(drop)
+        let charge = match self.let_command::<T>(&op).await {
+            Err(Asked::TooManyCommands(_)) => return Ok(false),
+            command => Charge::of(command?),
+        };
+        let expired = self.propose(op, charge).await;
+        expired.map(|_| true).map_err(not_proposed)
+    }
+
+    /// Lets a command to expire items pass, if its container takes one more; no other one passes before it is applied. One that
+    /// takes the place of others passes whatever their number.
+    async fn let_command<T>(&self, op: &Op<Body>) -> Result<Option<OwnedMutexGuard<()>>, Asked<T>> {
+        let Body::Command { container, what } = &op.body else {
+            return Ok(None);
+        };
+        let what = what.clone();
+        if !matches!(
+            what,
+            Command::ExpireBefore(_) | Command::ExpireWrittenBefore(_)
+        ) {
+            return Ok(None);
+        }
+        let one = self.commands.clone().lock_owned().await;
+        let Some(here) = self.replica.container(container) else {
+            return Ok(None);
+        };
+        let is_taken = tokio::task::spawn_blocking(move || {
+            let after = match what {
+                Command::ExpireBefore(ms) => here.preview_expire_before(moment(ms)),
+                Command::ExpireWrittenBefore(ms) => here.preview_expire_written_before(moment(ms)),
+                _ => return true,
+            };
+            after.commands <= MOST_COMMANDS || after.commands <= here.stats().expire_commands
+        });
+        match is_taken.await {
+            Ok(true) => Ok(Some(one)),
+            Ok(false) if self.has_answered(op) => Ok(Some(one)),
+            Ok(false) => Err(Asked::TooManyCommands(container.clone())),
+            Err(_) => Err(Asked::NotLeading),
+        }
+    }
+
+    /// It was done before, and will be answered as it was then.
+    fn has_answered(&self, op: &Op<Body>) -> bool {
+        op.id.is_some_and(|id| self.replica.has_answered(id))
+    }
+
+    /// Proposes an op. Its charge lives until it is applied, or known to be lost, though its asker may give it up.
+    pub(super) async fn propose(
+        &self,
+        op: Op<Body>,
+        charge: Charge,
+    ) -> Result<Answer<Reply>, Stop> {
+        let written = self.replica.write(op);
+        if charge.is_none() {
+            return written.await;
+        }
+        let proposed = tokio::spawn(async move {
+            let written = written.await;
+            drop(charge);
+            written
+        });
+        proposed.await.unwrap_or(Err(Stop::Closed))
     }
 }

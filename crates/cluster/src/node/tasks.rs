@@ -8,6 +8,7 @@
 //! | checking | looks each second | as the leader, where none was for `check_every`: compares all states (check.rs) |
 //! | looking | 100 ms | reads the free space; as the leader: hands over or refuses writes where room is short (room.rs) |
 //! | asking | each second | where no leader is heard: whether this node is a member still (standing.rs) |
+//! | forgetting | each second | drops what it counts for quotas that are there no more (allowances.rs) |
 //! | vetting | 250 ms | does not lead while the clock is off the majority's (clocks.rs) |
 //!
 //! Invariant: a task holds the node for a round, and not between rounds.
@@ -43,6 +44,7 @@ pub(super) fn start(core: &Arc<Core>) {
         tokio::spawn(checking(weak.clone())),
         tokio::spawn(looking(weak.clone())),
         tokio::spawn(asking(weak.clone())),
+        tokio::spawn(forgetting(weak.clone())),
         tokio::spawn(vetting(weak)),
     ];
     core.tasks().extend(started);
@@ -170,6 +172,16 @@ async fn asking(core: Weak<Core>) {
     let round = async move || {
         let core = core.upgrade()?;
         core.ask_standing().await;
+        Some(())
+    };
+    each(LOOK, round).await;
+}
+
+async fn forgetting(core: Weak<Core>) {
+    let round = async move || {
+        let core = core.upgrade()?;
+        let has_quota = |name: &str| core.replica.quota(name).is_some();
+        core.quotas.forget(has_quota);
         Some(())
     };
     each(LOOK, round).await;

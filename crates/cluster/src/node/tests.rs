@@ -1,4 +1,5 @@
-//! Goal: an op that is sent again is done once, and answered as it was; commands of other versions and strangers change nothing; and
+//! Goal: an op that is sent again is done once, and answered as it was, also where a quota has no room for it any more; what is in
+//! flight counts though its caller gave it up; commands of other versions and strangers change nothing; and
 //! a node whose disk is short of room takes no writes until there is some.
 
 use bytes::Bytes;
@@ -216,5 +217,96 @@ async fn a_leader_that_is_short_hands_over_and_a_majority_that_is_short_refuses(
     .await;
     for node in &nodes {
         node.close().await.unwrap();
+    }
+}
+
+fn put(key: &str, bytes: usize) -> Body {
+    Body::One(Write {
+        container: "c".to_owned(),
+        key: Bytes::copy_from_slice(key.as_bytes()),
+        when: When::Always,
+        act: Act::Put(Bytes::from(vec![b'v'; bytes]), Life::Never),
+    })
+}
+
+async fn limit(node: &Node, bytes: u64) {
+    let quota = ebbtide::Quota {
+        max_live_bytes: bytes,
+        when_full: ebbtide::WhenFull::Refuse,
+    };
+    node.container("c").set_quota(Some(quota)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_op_that_was_done_is_answered_as_it_was_though_there_is_no_room_for_it_any_more() {
+    let (_folder, node) = alone().await;
+    let core = &node.shared.0;
+    limit(&node, 1_000).await;
+    let op = core.op(put("k", 700));
+    let first = done(core.write_here(op.clone()).await);
+    done(core.write_here(core.op(put("k", 10))).await);
+    done(core.write_here(core.op(put("l", 700))).await);
+    assert_eq!(first, done(core.write_here(op).await));
+    let other = core.write_here(core.op(put("k", 700))).await;
+    assert!(matches!(other, Asked::Full(_)), "{other:?}");
+    // After an answer that was lost, want of room says nothing about what was done.
+    let asked = AtomicU64::new(0);
+    let answer = core.ask_leader(Duration::from_secs(20), |_| {
+        let nth = asked.fetch_add(1, Ordering::Relaxed);
+        let full = calls::Full {
+            container: "c".to_owned(),
+            limit: 1_000,
+            live: 1_000,
+            frees_at_ms: None,
+        };
+        async move {
+            match nth {
+                0 => Asked::Lost("there was no answer in time".to_owned()),
+                1 => Asked::Full(full),
+                2 => Asked::NoRoom,
+                nth => Asked::Done(nth),
+            }
+        }
+    });
+    assert_eq!(answer.await.unwrap(), 3);
+    let refused = node.container("c").put("m", "v".repeat(700)).await;
+    assert!(
+        matches!(
+            refused,
+            Err(Error::Engine(ebbtide::Error::QuotaFull { .. }))
+        ),
+        "{refused:?}"
+    );
+    node.close().await.unwrap();
+}
+
+/// The other node does not answer, so nothing is applied.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_caller_gave_up_counts_until_it_is_applied() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let options = || {
+        Node::options()
+            .clock(ManualClock::new(START))
+            .patience(Duration::from_secs(20))
+            .heartbeat(Duration::from_secs(3))
+    };
+    let first = options().open(folders[0].path()).await.unwrap();
+    let second = options()
+        .join(first.addr())
+        .open(folders[1].path())
+        .await
+        .unwrap();
+    first.create_container("c").await.unwrap();
+    limit(&first, 10_000).await;
+    let core = &first.shared.0;
+    done(core.write_here(core.op(put("k", 100))).await);
+    second.close().await.unwrap();
+    let writing = core.write_here(core.op(put("l", 1_000)));
+    let given_up = tokio::time::timeout(Duration::from_millis(100), writing).await;
+    assert!(given_up.is_err());
+    assert_eq!(core.quotas.of("c").close(), 1_017);
+    first.close().await.unwrap();
+    while core.quotas.of("c").close() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -76,8 +76,11 @@ impl Core {
                 Asked::Done(done) => return Ok(done),
                 Asked::NotLeading => {}
                 Asked::Lost(why) => lost = Some(why),
-                Asked::NoRoom => return Err(lost.map_or(Error::NoRoom, Error::Unknown)),
-                Asked::Full(full) => return Err(lost.map_or(full.into(), Error::Unknown)),
+                // What was lost may have been done: the leader that has done it says so, whatever room it has for others.
+                Asked::NoRoom | Asked::Full(_) | Asked::TooManyCommands(_) if lost.is_some() => {}
+                Asked::NoRoom => return Err(Error::NoRoom),
+                Asked::Full(full) => return Err(full.into()),
+                Asked::TooManyCommands(container) => return Err(calls::too_many(container)),
             }
             self.replica.change(PAUSE.min(left)).await;
         }
@@ -139,12 +142,10 @@ impl Core {
             Plan::HandOver(_) => return Asked::NotLeading,
             Plan::Refuse => return Asked::NoRoom,
         }
-        // Held until it is applied here, so that estimates have it.
-        let _charge = match self.charge(&op.body).await {
-            Ok(charge) => charge,
-            Err(refused) => return refused,
-        };
-        self.replica.write(op).await.into()
+        match self.charge(&op).await {
+            Ok(charge) => self.propose(op, charge).await.into(),
+            Err(refused) => refused,
+        }
     }
 
     /// A command to a container.

@@ -25,8 +25,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use ebbtide::{Clock, Database, Options};
 use ebbtide_openraft::{
-    Answer, Applied, Entry, GatherError, Leader, LogStore, Op, Reader, SnapshotData, StateOptions,
-    StateStore, View,
+    Answer, Applied, Entry, GatherError, Leader, LogStore, Op, OpId, Reader, SnapshotData,
+    StateOptions, StateStore, View,
 };
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse};
 use openraft::{BasicNode, Config, Raft, SnapshotPolicy};
@@ -322,15 +322,26 @@ impl Replica {
     }
 
     /// Writes, as the leader.
-    pub async fn write(&self, op: Op<Body>) -> Result<Answer<Reply>, Stop> {
-        if self.is_down() {
-            return Err(Stop::NotLeading);
+    pub fn write(
+        &self,
+        op: Op<Body>,
+    ) -> impl Future<Output = Result<Answer<Reply>, Stop>> + Send + use<> {
+        let (is_down, leader) = (self.is_down(), self.leader.clone());
+        async move {
+            if is_down {
+                return Err(Stop::NotLeading);
+            }
+            let answer = match op.body.is_alone() {
+                true => leader.gather().write_alone(op).await?,
+                false => leader.write(op).await?,
+            };
+            Ok(answer)
         }
-        let answer = match op.body.is_alone() {
-            true => self.leader.gather().write_alone(op).await?,
-            false => self.leader.write(op).await?,
-        };
-        Ok(answer)
+    }
+
+    /// Whether an op of this id was applied lately.
+    pub fn has_answered(&self, id: OpId) -> bool {
+        self.reader.has_answered(id)
     }
 
     /// Moves time, as the leader.
