@@ -3,7 +3,7 @@
 use std::io::{Write, stdout};
 use std::path::Path;
 
-use ebbtide_control::{Answer, ClusterStatus, Request};
+use ebbtide_control::{Answer, ClusterStatus, Request, Secret};
 use serde_json::json;
 
 use crate::arguments::ClusterAction;
@@ -14,6 +14,7 @@ pub fn run(action: &ClusterAction, json: bool) -> Outcome {
     match action {
         ClusterAction::Status { dir } => status(dir, json),
         ClusterAction::Add { dir } => add(dir, json),
+        ClusterAction::Token { dir, lasts } => token(dir, *lasts, json),
         ClusterAction::Remove { dir, member } => {
             let member = member.clone();
             ask(dir, &Request::ClusterRemove { member })?;
@@ -46,10 +47,23 @@ fn ask(dir: &Path, request: &Request) -> Outcome<Answer> {
 fn asked(dir: &Path) -> Outcome<ClusterStatus> {
     match ask(dir, &Request::ClusterStatus)? {
         Answer::Cluster(status) => Ok(status),
-        _ => Err(Failure::Refused(
-            "the node gave the answer to another question".to_owned(),
-        )),
+        _ => Err(other_answer()),
     }
+}
+
+fn token(dir: &Path, seconds: u64, json: bool) -> Outcome {
+    let Answer::Token(Secret(token)) = ask(dir, &Request::ClusterToken { seconds })? else {
+        return Err(other_answer());
+    };
+    let text = match json {
+        true => json!({ "token": token }).to_string(),
+        false => token,
+    };
+    Ok(writeln!(stdout().lock(), "{text}")?)
+}
+
+fn other_answer() -> Failure {
+    Failure::Refused("the node gave the answer to another question".to_owned())
 }
 
 fn status(dir: &Path, json: bool) -> Outcome {

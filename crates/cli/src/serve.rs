@@ -49,6 +49,8 @@ fn members(flags: &Serve) -> serde_json::Map<String, serde_json::Value> {
         ("temporary", on(flags.temporary, true)),
         ("cluster", text(&flags.cluster)),
         ("join", text(&flags.join)),
+        ("token-file", path(&flags.token_file)),
+        ("join-by-token", on(flags.join_by_token, true)),
         ("advertise", text(&flags.advertise)),
         ("cluster-cert", path(&flags.cluster_cert)),
         ("cluster-key", path(&flags.cluster_key)),

@@ -33,7 +33,9 @@ use tokio::io::AsyncRead;
 use crate::clocks::Clocks;
 use crate::face::Error;
 use crate::machine::body::{Body, Reply, moment};
+
 use crate::net::{From, Handler, Hello, Net, NetError, Peer, Tls};
+use crate::node::JoinToken;
 
 pub const APPEND: u8 = 1;
 pub const VOTE: u8 = 2;
@@ -128,6 +130,13 @@ pub enum Change {
         id: u64,
         addr: String,
         within_ms: u64,
+    },
+    /// As `Add`, of a new node, which shows a token.
+    Join {
+        id: u64,
+        addr: String,
+        within_ms: u64,
+        token: JoinToken,
     },
 }
 

@@ -66,7 +66,7 @@ pub use cluster::{ClusterMember, ClusterStatus};
 pub use ends::{Bar, Ends, Sum};
 pub use owner::owner;
 pub use perform::{MOST_COUNTED, container, figures, perform, watched};
-pub use request::{Answer, Change, Ending, Failed, Key, NewItem, Progress, Request};
+pub use request::{Answer, Change, Ending, Failed, Key, NewItem, Progress, Request, Secret};
 pub use server::{Control, Options, Serves, listen, listen_in};
 pub use socket::NAME;
 pub use words::{in_words, likely};

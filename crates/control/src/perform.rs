@@ -50,7 +50,10 @@ pub fn perform(
             db.checkpoint(to)?;
             Ok(Answer::Done)
         }
-        Request::ClusterStatus | Request::ClusterRemove { .. } | Request::ClusterLead { .. } => {
+        Request::ClusterStatus
+        | Request::ClusterRemove { .. }
+        | Request::ClusterToken { .. }
+        | Request::ClusterLead { .. } => {
             let why = "this is a database of its own, and no node of a cluster";
             Err(Failed::Refused(why.to_owned()))
         }

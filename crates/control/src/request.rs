@@ -56,6 +56,11 @@ pub enum Request {
         /// A number or `name:port`.
         member: String,
     },
+    /// Of a node of a cluster: makes a token by which one new node may join: [`Answer::Token`].
+    ClusterToken {
+        /// Until it ends.
+        seconds: u64,
+    },
     /// Of a node of a cluster: lets the member of this id, or at this address, lead.
     ClusterLead {
         /// A number or `name:port`.
@@ -196,6 +201,7 @@ impl fmt::Display for Request {
             Request::Checkpoint { to } => write!(f, "checkpoint {}", to.display()),
             Request::ClusterStatus => f.write_str("cluster status"),
             Request::ClusterRemove { member } => write!(f, "cluster remove {member}"),
+            Request::ClusterToken { .. } => f.write_str("cluster token"),
             Request::ClusterLead { member } => write!(f, "cluster leader {member}"),
         }
     }
@@ -270,6 +276,19 @@ pub enum Answer {
     },
     /// The members of a cluster.
     Cluster(ClusterStatus),
+    /// A token.
+    Token(Secret),
+}
+
+/// Text that is shown to the asker alone.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(pub String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
 }
 
 /// How much ends at once.

@@ -25,6 +25,10 @@ pub struct Config {
     pub advertise: Option<String>,
     /// A member of the cluster that a new folder joins, `name:port`; none: it begins a cluster of its own.
     pub join: Option<String>,
+    /// A file with the token that a new folder shows to join.
+    pub token_file: Option<PathBuf>,
+    /// Whether a new node is let in by a token alone; the same at all nodes.
+    pub join_by_token: bool,
     /// The certificate that the node shows to the others, in PEM.
     pub cluster_cert: Option<PathBuf>,
     /// Its private key, in PEM.
@@ -107,11 +111,11 @@ fn of_environment(name: &str, text: &str) -> Option<(String, Value)> {
         .replace('_', "-");
     let value = match member.as_str() {
         "hosts" => text.split(',').map(str::trim).collect(),
-        "temporary" | "tls-temporary" | "control" | "max-connections" => {
+        "temporary" | "tls-temporary" | "control" | "max-connections" | "join-by-token" => {
             serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
         }
         "dir" | "http" | "clock" | "key-file" | "cert" | "key" | "log" | "log-level"
-        | "cluster" | "advertise" | "join" | "cluster-cert" | "cluster-key"
+        | "cluster" | "advertise" | "join" | "token-file" | "cluster-cert" | "cluster-key"
         | "cluster-authority" => Value::from(text),
         _ => return None,
     };
@@ -126,6 +130,8 @@ impl Default for Config {
             cluster: None,
             advertise: None,
             join: None,
+            token_file: None,
+            join_by_token: false,
             cluster_cert: None,
             cluster_key: None,
             cluster_authority: None,
@@ -199,9 +205,13 @@ impl Config {
         ];
         let given = tls.iter().filter(|file| file.is_some()).count();
         let Some(address) = self.cluster else {
-            let is_bare = given == 0 && self.join.is_none() && self.advertise.is_none();
+            let is_bare = given == 0
+                && self.join.is_none()
+                && self.token_file.is_none()
+                && !self.join_by_token
+                && self.advertise.is_none();
             return is_bare.then_some(()).ok_or_else(|| {
-                let message = "--join, --advertise and the certificates of a cluster are for a node: \
+                let message = "--join, --advertise, tokens and the certificates of a cluster are for a node: \
                                where it listens says --cluster.";
                 ServeError::new(message)
             });

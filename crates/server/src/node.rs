@@ -8,12 +8,13 @@
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ebbtide::ControlEvent;
 use ebbtide_cluster::{Error, Node, NodeOptions, Status, Tls, shared};
 use ebbtide_control::{
     Answer as Answered, ClusterMember, ClusterStatus, Control, Failed, Options, Progress,
-    Request as Asks, Serves,
+    Request as Asks, Secret, Serves,
 };
 use ebbtide_documents::Documents;
 use metrics::{describe_gauge, gauge};
@@ -105,6 +106,12 @@ fn options(config: &Config) -> Result<NodeOptions, ServeError> {
     if let Some(join) = &config.join {
         options = options.join(join);
     }
+    if let Some(file) = &config.token_file {
+        let token = std::fs::read_to_string(file)
+            .map_err(|error| ServeError::new(format!("{}: {error}.", file.display())))?;
+        options = options.join_token(token.trim());
+    }
+    options = options.join_by_token(config.join_by_token);
     if let Some(tls) = tls(config)? {
         options = options.tls(tls);
     }
@@ -397,6 +404,12 @@ impl Serves for Asked {
                 let id = self.member(member)?;
                 let leads = self.runtime.block_on(self.node.transfer(id));
                 leads.map(|()| Answered::Done).map_err(refused)
+            }
+            Asks::ClusterToken { seconds } => {
+                let lasts = Duration::from_secs(*seconds);
+                let made = self.runtime.block_on(self.node.make_join_token(lasts));
+                made.map(|token| Answered::Token(Secret(token)))
+                    .map_err(refused)
             }
             _ => Err(Failed::Refused(
                 "this is a node of a cluster, which takes `ebbtide cluster` alone".to_owned(),

@@ -4,6 +4,7 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
+use ebbtide_control::{Answer, Request, Secret};
 use ebbtide_server::{Config, Server};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
@@ -55,6 +56,36 @@ fn nodes_of_one_authority_are_a_cluster_and_no_others() {
     half.cluster_key = None;
     let refused = Server::start(&half).err().unwrap().to_string();
     assert!(refused.contains("--cluster-key"), "{refused}");
+    two.stop();
+    one.stop();
+}
+
+#[test]
+fn a_node_shows_a_token_where_the_others_ask_for_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let ours = authority();
+    let by_token = |name: &str, join: Option<&str>| {
+        let mut config = config(folder, name, &ours, join);
+        config.join_by_token = true;
+        config
+    };
+    let first = by_token("1", None);
+    let contact = first.cluster.unwrap().to_string();
+    let one = Server::start(&first).unwrap();
+    let client = ebbtide_control::connect(folder.join("1")).unwrap().unwrap();
+    let asked = client.ask(&Request::ClusterToken { seconds: 60 }, &mut |_| ());
+    let Answer::Token(Secret(token)) = asked.unwrap() else {
+        panic!("another answer")
+    };
+    let refused = Server::start(&by_token("2", Some(&contact)));
+    let refused = refused.err().unwrap().to_string();
+    assert!(refused.contains("token"), "{refused}");
+    let mut second = by_token("3", Some(&contact));
+    second.token_file = Some(folder.join("token"));
+    assert!(Server::start(&second).is_err(), "there is no such file");
+    std::fs::write(folder.join("token"), format!("{token}\n")).unwrap();
+    let two = Server::start(&second).unwrap();
     two.stop();
     one.stop();
 }

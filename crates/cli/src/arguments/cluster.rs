@@ -19,12 +19,26 @@ pub enum ClusterAction {
     /// Print the command that starts a new member
     ///
     /// It is run where the member is to be, with a new folder and an address that the others reach. Without certificates
-    /// (--cluster-cert) whoever reaches a node's address can join; with them, whoever has one of the cluster's authority.
+    /// (--cluster-cert) whoever reaches a node's address can join; with them, whoever has one of the cluster's authority. Nodes that
+    /// are started with --join-by-token ask for a token, too: `ebbtide cluster token`.
     #[command(after_help = "Example:\n  ebbtide cluster add data/1")]
     Add {
         /// The folder of a node that runs
         #[arg(value_name = "DIR")]
         dir: PathBuf,
+    },
+    /// Print a token by which one new member may join
+    ///
+    /// It is a secret, which the new node is given in a file: `ebbtide serve NEW_DIR --cluster ... --join ... --token-file FILE`. The
+    /// cluster keeps no more than its digest. Where nodes are started with --join-by-token nobody joins without one.
+    #[command(after_help = "Example:\n  ebbtide cluster token data/1 > token")]
+    Token {
+        /// The folder of a node that runs
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+        /// It ends after so many seconds: up to 2592000, which are 30 days
+        #[arg(long, value_name = "SECONDS", default_value_t = 3_600)]
+        lasts: u64,
     },
     /// Take a member out of the cluster, for good
     ///

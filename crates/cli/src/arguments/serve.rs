@@ -18,6 +18,12 @@ pub struct Serve {
     /// The member whose cluster a new folder joins; without it a new folder begins a cluster
     #[arg(long, value_name = "NAME:PORT", requires = "cluster")]
     pub join: Option<String>,
+    /// The file with the token by which a new folder joins: `ebbtide cluster token` makes one
+    #[arg(long, value_name = "FILE", requires = "join")]
+    pub token_file: Option<PathBuf>,
+    /// Let new nodes in by a token alone, here and at all other nodes
+    #[arg(long, requires = "cluster")]
+    pub join_by_token: bool,
     /// Where the others reach the node: where it listens unless given
     #[arg(long, value_name = "NAME:PORT", requires = "cluster")]
     pub advertise: Option<String>,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebbtide::{ContainerOptions, Ttl};
+use ebbtide::{Change, ContainerOptions, Ttl};
 use ebbtide_openraft::{Found, Machine, Step, StepError};
 
 use self::body::{
@@ -22,8 +22,26 @@ use self::digest::Digest;
 use self::judge::{holds, judge, missing};
 use crate::check::Checks;
 
+/// The container of join tokens (node/tokens.rs), which no program is shown.
+pub const TOKENS: &str = "ebbtide-cluster.tokens";
 /// The most items that a transaction reads, all its reads together.
 pub const MOST_READ: usize = 10_000;
+
+/// Tokens are none of a program's.
+pub fn is_shown(change: &mut Change) -> bool {
+    match change {
+        Change::Containers { names } => {
+            names.retain(|name| **name != *TOKENS);
+            true
+        }
+        Change::Created { container, .. }
+        | Change::Expiry { container, .. }
+        | Change::DeleteRange { container, .. }
+        | Change::Put { container, .. }
+        | Change::Delete { container, .. } => **container != *TOKENS,
+        _ => true,
+    }
+}
 
 /// See the file's head.
 pub struct Containers {

@@ -101,7 +101,9 @@ impl Core {
                 Asked::Done(Ok(()))
             }
             // A node that joins knows no leader: this node asks for it.
-            Change::Add { id, within_ms, .. } if id == from && !self.replica.is_leading() => {
+            Change::Add { id, within_ms, .. } | Change::Join { id, within_ms, .. }
+                if id == from && !self.replica.is_leading() =>
+            {
                 if self.replica.members().iter().any(|member| member.id == id) {
                     return Asked::NotLeading;
                 }

@@ -16,6 +16,7 @@ mod allowances;
 mod answering;
 mod checking;
 mod identity;
+mod joining;
 mod options;
 mod quotas;
 mod reads;
@@ -24,6 +25,7 @@ mod surveying;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod writes;
 
 use std::collections::hash_map::RandomState;
@@ -39,17 +41,18 @@ use tokio::task::JoinHandle;
 
 pub use self::options::NodeOptions;
 pub use self::reads::Snapshot;
+pub use self::tokens::JoinToken;
 
 use self::allowances::Quotas;
 use self::identity::Identity;
 use self::reads::Bound;
 use self::standing::Standing;
-use crate::calls::{self, Calls, Change, Changed};
+use crate::calls::{Calls, Change};
 use crate::check::Checks;
 use crate::clocks::Vetted;
 use crate::face::{Answered, Batch, Container, Error, Member, Token, Transaction};
 use crate::machine::body::{Command, Ending, Reply};
-use crate::net::{Hello, Peer};
+use crate::net::Hello;
 use crate::raft::Replica;
 use crate::room::Rooms;
 
@@ -81,6 +84,8 @@ pub struct Core {
     /// The own uptime when a reader of ends last had time moved, in milliseconds.
     ticked: AtomicU64,
     check_every: Option<Duration>,
+    /// A new node is let in by a token alone.
+    joins_by_token: bool,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     is_closed: AtomicBool,
 }
@@ -264,6 +269,7 @@ impl Node {
             commands: Arc::default(),
             ticked: AtomicU64::new(0),
             check_every: options.check_every,
+            joins_by_token: options.joins_by_token,
             tasks: Mutex::default(),
             is_closed: AtomicBool::new(false),
         });
@@ -278,34 +284,12 @@ impl Node {
             shared: Arc::new(Shared(core)),
         };
         tasks::start(&node.shared.0);
-        if let Err(error) = node.take_place(options.join.as_deref()).await {
+        if let Err(error) = node.take_place(&options).await {
             let _ = node.close().await;
             return Err(error);
         }
         node.shared.standing.placed();
         Ok(node)
-    }
-
-    /// Begins a cluster, or joins one, or tells the others where this node is now.
-    async fn take_place(&self, contact: Option<&str>) -> Result<(), Error> {
-        let core = &self.shared.0;
-        if core.standing.is_removed() {
-            return Ok(());
-        }
-        if core.identity.is_first && contact.is_none() {
-            core.replica.begin(&core.addr).await?;
-        }
-        if core.replica.is_member_at(&core.addr) {
-            return Ok(());
-        }
-        match contact {
-            Some(contact) if !core.replica.is_voter() => core.join(contact).await,
-            // It has moved, or was on its way in: the others hear it when they can.
-            _ => {
-                core.move_in();
-                Ok(())
-            }
-        }
     }
 
     /// The node's id, drawn with its folder.
@@ -523,76 +507,5 @@ impl Node {
         }
         self.shared.stop_tasks();
         self.shared.shut().await
-    }
-}
-
-impl Core {
-    /// Asks a node of a cluster to be let in.
-    async fn join(&self, contact: &str) -> Result<(), Error> {
-        let contact = Peer {
-            node: 0,
-            addr: contact.to_owned(),
-        };
-        let change = Change::Add {
-            id: self.identity.node,
-            addr: self.addr.clone(),
-            within_ms: self.join_within.as_millis() as u64,
-        };
-        let deadline = tokio::time::Instant::now() + self.join_within;
-        let attempt = |left| {
-            // A learner hears who leads; nobody else does.
-            let leader = self.replica.leader().unwrap_or_else(|| contact.clone());
-            let question = calls::encode(&change);
-            async move {
-                let calls = &self.calls;
-                calls
-                    .ask_leader::<Result<(), String>>(&leader, calls::CHANGE, question, left)
-                    .await
-            }
-        };
-        let asked = self.ask_leader(self.join_within, attempt).await?;
-        changed(calls::Asked::Done(asked))?;
-        // The leader knows it; this node hears it with the entry.
-        while !self.replica.is_member_at(&self.addr) {
-            if tokio::time::Instant::now() >= deadline {
-                return Err(Error::Behind);
-            }
-            self.replica.change(Duration::from_millis(50)).await;
-        }
-        Ok(())
-    }
-
-    /// Tells the leader, once there is one, that this member is here; if it was taken out meanwhile, it stays out.
-    fn move_in(self: &Arc<Core>) {
-        let core = Arc::downgrade(self);
-        let moving = tokio::spawn(async move {
-            loop {
-                let Some(core) = core.upgrade() else { return };
-                let change = Change::Move {
-                    id: core.identity.node,
-                    addr: core.addr.clone(),
-                    within_ms: core.join_within.as_millis() as u64,
-                };
-                if core.change(change, core.join_within).await.is_ok() {
-                    return;
-                }
-                let pause = core.replica.lease();
-                drop(core);
-                tokio::time::sleep(pause).await;
-            }
-        });
-        self.tasks().push(moving);
-    }
-}
-
-fn changed(answer: Changed) -> Result<(), Error> {
-    match answer {
-        calls::Asked::Done(Ok(())) => Ok(()),
-        calls::Asked::Done(Err(why)) => Err(Error::Members(why)),
-        calls::Asked::NotLeading => Err(Error::NoLeader),
-        calls::Asked::Lost(why) => Err(Error::Unknown(why)),
-        calls::Asked::NoRoom => Err(Error::NoRoom),
-        calls::Asked::Full(full) => Err(full.into()),
-        calls::Asked::TooManyCommands(container) => Err(calls::too_many(container)),
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ebbtide::{Clock, Options, SystemClock};
 
 use super::identity::Identity;
+use super::tokens::JoinToken;
 use super::{FORMAT, Node, draw};
 use crate::calls::{self, Calls};
 use crate::check::Checks;
@@ -22,6 +23,8 @@ pub struct NodeOptions {
     pub(super) listen: SocketAddr,
     pub(super) advertise: Option<String>,
     pub(super) join: Option<String>,
+    pub(super) join_token: Option<JoinToken>,
+    pub(super) joins_by_token: bool,
     pub(super) tls: Option<Tls>,
     pub(super) reclaim_within: Duration,
     pub(super) clock: Arc<dyn Clock>,
@@ -53,6 +56,8 @@ impl Default for NodeOptions {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             advertise: None,
             join: None,
+            join_token: None,
+            joins_by_token: false,
             tls: None,
             reclaim_within: Duration::from_secs(3_600),
             clock: Arc::new(SystemClock),
@@ -90,6 +95,22 @@ impl NodeOptions {
     #[must_use]
     pub fn join(mut self, addr: impl Into<String>) -> NodeOptions {
         self.join = Some(addr.into());
+        self
+    }
+
+    /// The token that a new folder shows to join: [`Node::make_join_token`]. A folder that is a member needs none any more. Default:
+    /// none.
+    #[must_use]
+    pub fn join_token(mut self, token: impl Into<String>) -> NodeOptions {
+        self.join_token = Some(JoinToken::new(token.into()));
+        self
+    }
+
+    /// Whether a new node is let in by a token alone; the same on all nodes, for the one that leads asks for it. It keeps out nodes
+    /// that nobody has let in, and no program that writes: for that there is [`NodeOptions::tls`]. Default: `false`.
+    #[must_use]
+    pub fn join_by_token(mut self, is_asked: bool) -> NodeOptions {
+        self.joins_by_token = is_asked;
         self
     }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use ebbtide::ManualClock;
 
 use super::*;
-use crate::calls::{Asked, Written};
+use crate::calls::{self, Asked, Written};
 use crate::machine::body::{Act, Body, Life, When, Write};
 use crate::net::{From, Handler};
 use crate::room::Plan;

@@ -10,7 +10,8 @@ use ebbtide::Clock;
 use ebbtide_openraft::{Answer, Op, OpId};
 use tokio::time::{Instant, timeout};
 
-use super::{Core, changed};
+use super::Core;
+use super::joining::changed;
 use crate::calls::{self, Asked, Change, Changed, WriteQuestion, Written};
 use crate::face::{Answered, Error, Token, Transaction};
 use crate::machine::body::{Body, Command, Reply};
@@ -23,6 +24,7 @@ const MOST_WRITES: usize = 10_000;
 const MOST_OP_BYTES: usize = 4 << 20;
 /// An attempt that has no answer for so long is made again, for the leader may be gone.
 const ATTEMPT: Duration = Duration::from_secs(1);
+const NO_TOKEN: &str = "a new node shows a token, which an operator makes";
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl<T> From<Result<T, Stop>> for Asked<T> {
@@ -76,7 +78,7 @@ impl Core {
                 Asked::Done(done) => return Ok(done),
                 Asked::NotLeading => {}
                 Asked::Lost(why) => lost = Some(why),
-                // What was lost may have been done: the leader that has done it says so, whatever room it has for others.
+                // An attempt without an answer may have done it, and then the leader says so, whatever room it has for others.
                 Asked::NoRoom | Asked::Full(_) | Asked::TooManyCommands(_) if lost.is_some() => {}
                 Asked::NoRoom => return Err(Error::NoRoom),
                 Asked::Full(full) => return Err(full.into()),
@@ -189,6 +191,20 @@ impl Core {
         let changing = tokio::spawn(async move {
             match change {
                 Change::Move { id, .. } if !core.replica.has_member(id) => Ok(()),
+                Change::Join {
+                    id,
+                    addr,
+                    within_ms,
+                    token,
+                } => {
+                    if !core.replica.has_member(id) {
+                        core.admit(id, &token).await?;
+                    }
+                    core.add(id, &addr, within_ms).await
+                }
+                Change::Add { id, .. } if core.joins_by_token && !core.replica.has_member(id) => {
+                    Err(NO_TOKEN.to_owned())
+                }
                 Change::Add {
                     id,
                     addr,
@@ -198,10 +214,7 @@ impl Core {
                     id,
                     addr,
                     within_ms,
-                } => {
-                    let within = Duration::from_millis(within_ms).min(core.join_within);
-                    core.replica.add(id, &addr, within).await
-                }
+                } => core.add(id, &addr, within_ms).await,
                 Change::Remove { id } => core.replica.remove(id).await,
                 Change::Lead { id } => core.hand_over(id).await,
                 Change::Elect => Err("this node leads".to_owned()),
@@ -211,6 +224,11 @@ impl Core {
             Ok(done) => Asked::Done(done),
             Err(error) => Asked::Lost(error.to_string()),
         }
+    }
+
+    async fn add(&self, id: u64, addr: &str, within_ms: u64) -> Result<(), String> {
+        let within = Duration::from_millis(within_ms).min(self.join_within);
+        self.replica.add(id, addr, within).await
     }
 
     /// Lets another node lead: this one falls silent until nobody takes it for the leader, and that one becomes a candidate.

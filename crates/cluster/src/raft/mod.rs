@@ -39,8 +39,8 @@ use self::snapshots::Incoming;
 use crate::calls::{self, Calls};
 use crate::check::Checks;
 use crate::face::{Error, Member};
-use crate::machine::Containers;
 use crate::machine::body::{Body, Reply};
+use crate::machine::{Containers, TOKENS, is_shown};
 use crate::net::Peer;
 
 openraft::declare_raft_types!(
@@ -410,7 +410,9 @@ impl Replica {
     }
 
     pub fn containers(&self) -> Vec<String> {
-        self.reader.containers()
+        let mut names = self.reader.containers();
+        names.retain(|name| name != TOKENS);
+        names
     }
 
     pub fn default_ttl(&self, container: &str) -> Result<ebbtide::DefaultTtl, Error> {
@@ -433,7 +435,17 @@ impl Replica {
         since: ebbtide::ChangePosition,
         most: usize,
     ) -> Result<ebbtide_openraft::Changed, Error> {
-        Ok(self.reader.changes(since, most)?)
+        let mut since = since;
+        loop {
+            let mut changed = self.reader.changes(since, most)?;
+            let is_end = changed.changes.is_empty();
+            changed.changes.retain_mut(is_shown);
+            // An empty page says that all is told.
+            if is_end || !changed.changes.is_empty() {
+                return Ok(changed);
+            }
+            since = changed.position;
+        }
     }
 
     /// The ends in a container from a cursor on.
