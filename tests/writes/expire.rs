@@ -371,6 +371,10 @@ fn not_every_command_stands() {
     assert_eq!(f.keys().len(), 200);
     assert!(f.c.stats().expire_commands <= 2, "nothing needs the others");
     f.c.expire_all().unwrap();
+    assert_eq!(f.c.stats().expire_commands, 1);
+    f.db.flush().unwrap();
+    f.db.compact().unwrap();
+    assert_eq!(f.c.stats().expire_commands, 0, "nothing is stored");
     assert!(f.reopen(false).keys().is_empty());
 }
 
