@@ -21,8 +21,8 @@ fn world() -> (ManualClock, Database, Container) {
     world_of(256 << 10, 16 << 10)
 }
 
-/// What samples tell of hidden items is off by 0.3 to 2 % of all of them, depending on where memtables end (measured over 13
-/// sizes); at this one by little, so that a wrong estimate shows.
+/// Samples tell of hidden items within 0.3 to 2 % of all of them, depending on where memtables end (measured over 13 sizes). At
+/// this size they are near, so that a wrong estimate shows.
 const MEMTABLE: usize = (1 << 20) / 100 * 107;
 
 fn world_of(memtable_bytes: usize, table_bytes: u64) -> (ManualClock, Database, Container) {
