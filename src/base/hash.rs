@@ -9,7 +9,7 @@ pub fn hash_key(key: &[u8]) -> u64 {
     twox_hash::XxHash3_64::oneshot(key)
 }
 
-/// The hashes of a record's bytes, from when it was encoded.
+/// The hashes of a record's bytes, from before it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHash {
     /// [`hash_key`] of the key.
@@ -37,7 +37,7 @@ pub fn add(hash: u64, word: u64) -> u64 {
     hash.wrapping_mul(FACTOR).wrapping_add(word)
 }
 
-/// All bytes, in words, of which four go at once. It takes a third of the instructions of XXH3 for some hundred bytes.
+/// All bytes, in words, of which four go at once: for a hundred bytes some 40 instructions fewer than XXH3 (`.ci/instructions put`).
 #[inline]
 fn add_bytes(mut hash: u64, bytes: &[u8]) -> u64 {
     let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);

@@ -64,7 +64,8 @@ impl MemCursor {
         }
     }
 
-    /// The record that a checked walk has come to is as it was stored; at the end none has been passed over.
+    /// The record that a checked walk has come to is as it was stored; at the end none has been passed over. Cold, for no reader
+    /// checks.
     #[cold]
     fn check(&mut self, to_come: usize) -> Result<()> {
         let Some(stored) = self.window.stored() else {

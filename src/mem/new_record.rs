@@ -1,10 +1,13 @@
 //! A record that is to be stored in a memtable, and the check that is stored with it.
 //!
 //! ```text
-//! encoding ── hash of key and value ──> insert ── with the numbers: check ──> arena ──> a walk that flushes: the same again?
+//! hash of key and value ──> insert ── with the numbers: check ──> arena ──> a walk that flushes: the same again?
 //! ```
 //!
-//! Invariant: a record of which one bit has changed since it was encoded has another check, but for one in 2^24; of the bits that
+//! The hash of a single write is made with its encoding, before the commit lock; that of a batch's record from the bytes that are
+//! logged.
+//!
+//! Invariant: a record of which one bit has changed since then has another check, but for one in 2^24; of the bits that
 //! say where it ends, always.
 
 use crate::base::hash::{RecordHash, add};
@@ -14,7 +17,7 @@ use crate::base::record::Header;
 pub struct NewRecord<'a> {
     /// Its header.
     pub header: Header,
-    /// Its hashes, from when it was encoded.
+    /// Its hashes.
     pub hash: RecordHash,
     /// Its key.
     pub key: &'a [u8],
@@ -23,7 +26,7 @@ pub struct NewRecord<'a> {
 }
 
 impl<'a> NewRecord<'a> {
-    /// One that is encoded now.
+    /// One that is hashed now.
     pub fn of(header: Header, key: &'a [u8], value: &'a [u8]) -> NewRecord<'a> {
         let hash = RecordHash::of(key, value);
         NewRecord {

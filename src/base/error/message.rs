@@ -59,7 +59,7 @@ impl fmt::Display for Error {
                 f,
                 "thread {thread} panicked: {message}; it tries again; unless this is a fault of your clock, please report it"
             ),
-            Error::MemoryCorruption { what } => write!(f, "memory is corrupt: {what}; test it"),
+            Error::MemoryCorruption { what } => write!(f, "memory is corrupt: {what}; {MEMORY}"),
             Error::Poisoned { cause } => write!(
                 f,
                 "no further writes after an earlier failure ({cause}); reopen the database to recover"
@@ -109,6 +109,7 @@ fn fmt_changes_gone(f: &mut fmt::Formatter<'_>, since: u64, from: u64) -> fmt::R
 
 const READ_ONLY: &str =
     "the database was opened read-only, or is followed; open it without read_only(true) to write";
+const MEMORY: &str = "have the memory of this machine tested";
 const STALLED: &str = "writing is faster than flushing and memory is full; try again shortly";
 
 impl Error {

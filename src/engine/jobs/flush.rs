@@ -170,13 +170,10 @@ impl Engine {
             purpose: Purpose::Flush { is_due },
         };
         let job = self.job(state, &read_state, &BTreeSet::new(), &spec);
-        let sources = self.unless_corrupt(Merge::seek(
-            vec![flushable.memtable.checked_cursor()],
-            Seek::First,
-            None,
-        ))?;
-        let (outputs, lag, forgotten) =
-            self.unless_corrupt(self.run_job(&job, sources, spec.purpose))?;
+        let memory = vec![flushable.memtable.checked_cursor()];
+        let written = Merge::seek(memory, Seek::First, None)
+            .and_then(|sources| self.run_job(&job, sources, spec.purpose));
+        let (outputs, lag, forgotten) = self.end_log_if_corrupt(written)?;
         let flush = Flushed {
             state,
             leaves: flushable.clone(),
@@ -190,9 +187,10 @@ impl Engine {
         Ok((flush, lag))
     }
 
-    /// Where memory is corrupt no more is written: the log has what it was.
-    pub(in crate::engine) fn unless_corrupt<T>(&self, done: Result<T>) -> Result<T> {
-        done.map_err(|error| match (&error, self.commit_log.log()) {
+    /// Takes no further write where memory was found to be corrupt: the log has the records as they were, and the next open
+    /// replays it.
+    pub(in crate::engine) fn end_log_if_corrupt<T>(&self, read: Result<T>) -> Result<T> {
+        read.map_err(|error| match (&error, self.commit_log.log()) {
             (Error::MemoryCorruption { .. }, Ok(log)) => log.end_with(error),
             _ => error,
         })

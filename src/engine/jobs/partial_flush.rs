@@ -355,6 +355,6 @@ impl Engine {
                 show(header.header, header.key, value)
             })
         });
-        self.unless_corrupt(shown)
+        self.end_log_if_corrupt(shown)
     }
 }

@@ -13,8 +13,7 @@
 //! 2. No file, log, error or `Debug` has a secret. Digests are compared in constant time.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,7 +66,7 @@ fn is_same(one: &[u8; 32], other: &[u8; 32]) -> bool {
 /// Bytes that nobody can foresee, in hex.
 fn draw_hex<const N: usize>() -> io::Result<String> {
     let mut drawn = [0; N];
-    File::open("/dev/urandom")?.read_exact(&mut drawn)?;
+    getrandom::fill(&mut drawn)?;
     Ok(drawn.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
