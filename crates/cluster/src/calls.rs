@@ -33,7 +33,6 @@ use tokio::io::AsyncRead;
 use crate::clocks::Clocks;
 use crate::face::Error;
 use crate::machine::body::{Body, Reply, moment};
-
 use crate::net::{From, Handler, Hello, Net, NetError, Peer, Tls};
 use crate::node::JoinToken;
 

@@ -27,7 +27,6 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use ebbtide::{Clock, Container, Quota, WhenFull};
-
 use ebbtide_openraft::{Answer, Op, View};
 use tokio::sync::OwnedMutexGuard;
 
