@@ -320,6 +320,66 @@ fn a_load_that_is_refused_ends_nothing() {
     }
 }
 
+/// What is expired for one quota makes room in the other, but is expired only where both have room then.
+#[test]
+fn a_write_that_another_quota_refuses_ends_nothing() {
+    let write = |how: u64, db: &ebbtide::Database, c: &Container, items: u64| match how {
+        0 => c.put("0100", "v".repeat((items * ITEM - 20) as usize)),
+        1 => {
+            let mut batch = Batch::new();
+            (100..100 + items).for_each(|key| {
+                batch.put(c, format!("{key:04}"), value());
+            });
+            db.write(batch)
+        }
+        _ => {
+            let items = (100..100 + items).map(|key| (format!("{key:04}"), value()));
+            c.bulk_load(items).map(|_| ())
+        }
+    };
+    let limit = |items: u64, when_full| {
+        let of = ContainerOptions::new().max_live_bytes(items * ITEM);
+        of.when_full(when_full)
+    };
+    for (how, of_all) in
+        (0..3).flat_map(|how| [(how, WhenFull::Refuse), (how, WhenFull::ExpireSoonest)])
+    {
+        let options = move |options| small(options).max_live_bytes(100 * ITEM).when_full(of_all);
+        let Stage { db, .. } = Stage::new(options);
+        let a = db
+            .container_with("a", limit(60, WhenFull::ExpireSoonest))
+            .unwrap();
+        let b = db.container("b").unwrap();
+        (0..40).for_each(|key| put(&a, key, seconds(100 + key)).unwrap());
+        (0..60).for_each(|key| put(&b, key, Ttl::Never).unwrap());
+        // All that can be expired for it is not enough for the database.
+        is_full(write(how, &db, &a, 50));
+        assert_eq!(keys(&a), (0..40).collect::<Vec<_>>(), "{how} {of_all:?}");
+        b.delete_range("0030"..).unwrap();
+        // It does not fit in the database before items of `a` are expired for the quota of `a`.
+        write(how, &db, &a, 50).unwrap();
+        assert!(
+            (55 * ITEM..=60 * ITEM).contains(&truth(&a)),
+            "{how} {of_all:?}"
+        );
+        assert_eq!(keys(&b).len(), 30);
+    }
+    // A batch over two containers of which one has no room.
+    for when_full in [WhenFull::Refuse, WhenFull::ExpireSoonest] {
+        let Stage { db, .. } = Stage::new(small);
+        let a = db
+            .container_with("a", limit(10, WhenFull::ExpireSoonest))
+            .unwrap();
+        let b = db.container_with("b", limit(10, when_full)).unwrap();
+        (0..10).for_each(|key| put(&a, key, seconds(100 + key)).unwrap());
+        (0..10).for_each(|key| put(&b, key, Ttl::Never).unwrap());
+        let mut batch = Batch::new();
+        batch.put(&a, "0010", value()).put(&b, "0010", value());
+        is_full(db.write(batch));
+        assert_eq!(keys(&a).len(), 10, "{when_full:?}");
+    }
+}
+
 #[test]
 fn what_never_ends_stays_and_then_writes_are_refused() {
     let Stage { c, .. } = fixture(5, WhenFull::ExpireSoonest);

@@ -1,15 +1,17 @@
 //! Quotas: a write is charged before it takes the commit lock, so nothing that this file does happens under it.
 //!
 //! ```text
-//! charge ── from the slack ─────────────────────────────────────────────────────────> write
-//!    └ used up: estimate live bytes ── they fit, as if nothing was replaced: slack ──> write
-//!                 └ read what is replaced ── what is added fits ────────────────────> write
-//!                      └ Refuse, or nothing with an end is left ──> Error::QuotaFull
-//!                        ExpireSoonest ── expire_before(T) ── once more
+//! charge, each quota ── from the slack ─────────────────────────────────────────────────────────> write
+//!    └ used up: estimate live bytes ── they fit, as if nothing was replaced: slack ─────────────> write
+//!                 └ read what is replaced ── what is added fits ───────────────────────────────> write
+//!                      └ Refuse ──> Error::QuotaFull
+//!                        ExpireSoonest ── plan, all quotas that are short ── expire_before(T) ── once more
+//!                            └ one of them has no room after all ──> Error::QuotaFull, and nothing was expired
 //! ```
 //!
 //! T is the earliest end of an item for which some 3 % of the limit become free, by the same estimates. The command
-//! takes its sequence number before the write does, so the write is above it.
+//! takes its sequence number before the write does, so the write is above it. A write counts for the quota of each of its
+//! containers and for that of the database: what is expired for one of them makes room in the database's, too.
 //!
 //! A bulk load is charged once its tables are written, before they are named; the bytes that it replaces are found by
 //! an estimate with these tables.
@@ -80,26 +82,57 @@ enum PendingWrites<'a> {
     },
 }
 
+/// The answer to writes for which there is no slack.
+enum Room {
+    /// They fit, and this many bytes are charged.
+    Charged(u64),
+    /// They do not.
+    Short(WhenFull),
+}
+
 /// Before any end.
 const SOONEST: Timestamp = Timestamp(1);
+
+/// An item that writes replace.
+struct Replaced {
+    container: ContainerId,
+    end: Timestamp,
+    bytes: u64,
+}
 
 /// By how much writes would make live bytes grow.
 struct LiveGrowth {
     weight: u64,
-    /// The items that they replace: the end of each, and its bytes.
-    replaces: Vec<(Timestamp, u64)>,
+    replaces: Vec<Replaced>,
 }
 
 impl LiveGrowth {
     fn bytes(&self) -> u64 {
-        self.bytes_after(Timestamp(0))
+        self.bytes_after(|_| Timestamp(0))
     }
 
-    /// The same once all items that end by then have ended, so that none of them is replaced.
-    fn bytes_after(&self, end: Timestamp) -> u64 {
-        let stays = self.replaces.iter().filter(|(of, _)| *of > end);
-        let replaced: u64 = stays.map(|(_, bytes)| bytes).sum();
-        self.weight.saturating_sub(replaced)
+    /// The same once all items of each container have ended that end by a moment, so that none of them is replaced.
+    fn bytes_after(&self, end_of: impl Fn(ContainerId) -> Timestamp) -> u64 {
+        let stays = |item: &&Replaced| item.end > end_of(item.container);
+        let replaced = self.replaces.iter().filter(stays).map(|item| item.bytes);
+        self.weight.saturating_sub(replaced.sum())
+    }
+}
+
+/// The moments up to which items are to be expired: at most one for a container.
+#[derive(Default)]
+struct Expirations(Vec<(LiveEstimate, Timestamp)>);
+
+impl Expirations {
+    fn of(&self, container: ContainerId) -> Timestamp {
+        let own = self.0.iter().find(|(one, _)| one.state.id() == container);
+        own.map_or(Timestamp(0), |(_, end)| *end)
+    }
+
+    fn add(&mut self, one: LiveEstimate, end: Timestamp) {
+        self.0
+            .retain(|(other, _)| other.state.id() != one.state.id());
+        self.0.push((one, end));
     }
 }
 
@@ -173,26 +206,48 @@ impl Engine {
         states: &'a [Arc<ContainerState>],
         coming: &PendingWrites<'_>,
     ) -> Result<Charge<'a>, P::Failure> {
-        let mut charge = Charge::default();
-        // All in one order: a writer that waits for bytes in flight holds only charges that no writer before it waits
-        // for.
+        // All in one order: a writer that waits for bytes in flight, or for an estimate, holds only what no writer before it
+        // waits for.
         let mut ordered: Vec<_> = states.iter().collect();
         ordered.sort_unstable_by_key(|state| state.id());
         let containers = ordered.into_iter().map(QuotaScope::Container);
-        for of in containers.chain([QuotaScope::Database]) {
-            let (allowance, bytes) = (self.allowance_of(of), of.weight(coming));
-            if allowance.is_limited() && bytes > 0 {
-                let bytes = match allowance.take(bytes) {
-                    true => bytes,
-                    false => {
-                        P::would_wait()?;
-                        self.make_room(of, coming, bytes)?
+        let scopes: Vec<_> = containers.chain([QuotaScope::Database]).collect();
+        // Others write meanwhile.
+        let mut tries = 3;
+        loop {
+            let (mut charge, mut estimates, mut short) = (Charge::default(), vec![], vec![]);
+            for of in scopes.iter().copied() {
+                let (allowance, bytes) = (self.allowance_of(of), of.weight(coming));
+                if !allowance.is_limited() || bytes == 0 {
+                    continue;
+                }
+                if allowance.take(bytes) {
+                    charge.add(allowance, bytes);
+                    continue;
+                }
+                P::would_wait()?;
+                let mut known = allowance.known();
+                match self.find_room(of, coming, bytes, &mut known)? {
+                    Room::Charged(bytes) => charge.add(allowance, bytes),
+                    Room::Short(when_full) => {
+                        let is_refused = when_full == WhenFull::Refuse && short.is_empty();
+                        if is_refused || tries == 0 {
+                            return Err(self.quota_full(of).into());
+                        }
+                        short.push(of);
                     }
-                };
-                charge.add(allowance, bytes);
+                }
+                estimates.push(known);
             }
+            if short.is_empty() {
+                return Ok(charge);
+            }
+            // Nobody else expires items for the same bytes meanwhile, for the estimates are held.
+            if let Some(full) = self.expire_soonest(&short, coming)? {
+                return Err(self.quota_full(full).into());
+            }
+            tries -= 1;
         }
-        Ok(charge)
     }
 
     fn allowance_of<'a>(&'a self, of: QuotaScope<'a>) -> &'a Allowance {
@@ -209,47 +264,37 @@ impl Engine {
         }
     }
 
-    /// Charges writes for which there is no slack; returns the bytes charged.
-    fn make_room(&self, of: QuotaScope<'_>, coming: &PendingWrites<'_>, bytes: u64) -> Result<u64> {
+    /// Charges writes for which there is no slack, where there is room for them.
+    fn find_room(
+        &self,
+        of: QuotaScope<'_>,
+        coming: &PendingWrites<'_>,
+        bytes: u64,
+        known: &mut Option<Known>,
+    ) -> Result<Room> {
         let allowance = self.allowance_of(of);
-        let mut known = allowance.known();
-        // Others write meanwhile.
-        let mut tries = 3;
         loop {
             let Some(quota) = allowance.quota() else {
                 allowance.open(0, 0);
-                return Ok(0);
+                return Ok(Room::Charged(0));
             };
             let (limit, in_flight) = (quota.max_live_bytes, allowance.close());
-            let live = self.live_bytes(of, &mut known);
+            let live = self.live_bytes(of, known);
             let left = limit.saturating_sub(live + in_flight);
             if bytes <= left {
                 allowance.open(bytes, left.max(limit / 64).saturating_sub(bytes));
-                return Ok(bytes);
+                return Ok(Room::Charged(bytes));
             }
-            let growth = match coming {
-                PendingWrites::Ops(ops) => self.growth(of, ops)?,
-                PendingWrites::Load {
-                    state,
-                    weight,
-                    runs,
-                } => self.growth_by_load(state, *weight, runs),
-            };
-            let added = growth.bytes();
+            let added = self.growth(of, coming)?.bytes();
             if added <= left {
                 allowance.open(added, 0);
-                return Ok(added);
+                return Ok(Room::Charged(added));
             }
             // Some of the bytes in flight may be counted twice.
-            if in_flight > 0 && live + added <= limit {
-                sleep(Duration::from_micros(50));
-                continue;
+            if in_flight == 0 || live + added > limit {
+                return Ok(Room::Short(quota.when_full));
             }
-            let may_expire = quota.when_full == WhenFull::ExpireSoonest && tries > 0;
-            if !may_expire || !self.expire_soonest(of, limit, &growth)? {
-                return Err(self.quota_full(of, limit, live));
-            }
-            tries -= 1;
+            sleep(Duration::from_micros(50));
         }
     }
 
@@ -293,9 +338,20 @@ impl Engine {
         estimates.collect()
     }
 
+    fn growth(&self, of: QuotaScope<'_>, coming: &PendingWrites<'_>) -> Result<LiveGrowth> {
+        match coming {
+            PendingWrites::Ops(ops) => self.growth_by_ops(of, ops),
+            PendingWrites::Load {
+                state,
+                weight,
+                runs,
+            } => Ok(self.growth_by_load(state, *weight, runs)),
+        }
+    }
+
     /// The growth by these writes: the last write to a key counts, less the bytes that are live there now. A range
     /// delete of the same batch is left out.
-    fn growth(&self, of: QuotaScope<'_>, ops: &[Op<'_>]) -> Result<LiveGrowth> {
+    fn growth_by_ops(&self, of: QuotaScope<'_>, ops: &[Op<'_>]) -> Result<LiveGrowth> {
         let (states, mut after) = (self.states_of(of), HashMap::new());
         for op in ops.iter().filter(|op| of.holds(op.container())) {
             if let Op::Put { key, .. } | Op::Delete { key, .. } = *op {
@@ -314,8 +370,11 @@ impl Engine {
             if let Some(item) = ReadPoint::<Wait>::new(self, state, None)?.item(key)? {
                 let end = item.expires_at();
                 let end = end.map_or(Timestamp::MAX, Timestamp::from_system_time_up);
-                let bytes = weight_of(item.key(), item.value());
-                growth.replaces.push((end, bytes));
+                growth.replaces.push(Replaced {
+                    container,
+                    end,
+                    bytes: weight_of(item.key(), item.value()),
+                });
             }
         }
         Ok(growth)
@@ -339,47 +398,83 @@ impl Engine {
         let added = live(&with_load).saturating_sub(live(&read_state));
         LiveGrowth {
             weight,
-            replaces: vec![(SOONEST, weight.saturating_sub(added))],
+            replaces: vec![Replaced {
+                container: state.id(),
+                end: SOONEST,
+                bytes: weight.saturating_sub(added),
+            }],
         }
     }
 
-    /// Expires the items that end soonest, until so many bytes more fit with some to spare. False: expiring every item
-    /// with an end would not be enough, and nothing was expired.
-    fn expire_soonest(&self, of: QuotaScope<'_>, limit: u64, growth: &LiveGrowth) -> Result<bool> {
-        let (seen, now) = (self.look_at(of), self.now());
-        let mut ends: Vec<Timestamp> = seen.iter().flat_map(LiveEstimate::ends).collect();
-        ends.retain(|end| (now.after(1)..Timestamp::MAX).contains(end));
-        ends.sort_unstable();
-        ends.dedup();
-        let live_after = |end: &Timestamp| {
-            let after = seen.iter().map(|one| one.live_bytes_after(*end));
-            after.sum::<u64>() + growth.bytes_after(*end)
-        };
-        let target = limit - limit / 100 * 3;
-        let enough = ends.partition_point(|end| live_after(end) > target);
-        let Some(end) = ends.get(enough).or(ends.last()) else {
-            return Ok(false);
-        };
-        if live_after(end) > limit {
-            return Ok(false);
+    /// Expires the items that end soonest, until these writes fit in all scopes with some to spare. Else the scope that has
+    /// no room even so, and nothing was expired.
+    fn expire_soonest<'a>(
+        &self,
+        short: &[QuotaScope<'a>],
+        coming: &PendingWrites<'_>,
+    ) -> Result<Option<QuotaScope<'a>>> {
+        let mut plan = Expirations::default();
+        for of in short {
+            let growth = self.growth(*of, coming)?;
+            if !self.plan_room(*of, &growth, &mut plan) {
+                return Ok(Some(*of));
+            }
         }
-        let command = SettingsChange::Expire(Expire::Before(end.after(1)));
-        let ends_some = |one: &&LiveEstimate| one.live_bytes_after(*end) < one.live_bytes();
-        let concerned: Vec<_> = seen.iter().filter(ends_some).collect();
+        let command = |end: Timestamp| SettingsChange::Expire(Expire::Before(end.after(1)));
         // Nothing is expired for a write that is refused: where one of several would take no command, none gets one.
-        if self.clock.read().unsettled || concerned.iter().any(|one| !self.takes(one, command)) {
-            return Ok(false);
+        let takes = |(one, end): &(LiveEstimate, Timestamp)| self.takes(one, command(*end));
+        if self.clock.read().unsettled || !plan.0.iter().all(takes) {
+            return Ok(short.first().copied());
         }
-        for one in concerned {
-            match self.change_settings(&one.state, command) {
+        for (one, end) in &plan.0 {
+            match self.change_settings(&one.state, command(*end)) {
                 Err(Error::ContainerDropped { .. }) => {}
                 Err(Error::TooManyCommands { .. } | Error::ClockUnsettled { .. }) => {
-                    return Ok(false);
+                    return Ok(short.first().copied());
                 }
                 changed => changed?,
             }
         }
-        Ok(true)
+        Ok(None)
+    }
+
+    /// Adds what is to be expired for one scope to what is to be expired anyway. False: that is not enough, or nothing is
+    /// expired for this scope.
+    fn plan_room(&self, of: QuotaScope<'_>, growth: &LiveGrowth, plan: &mut Expirations) -> bool {
+        let Some(quota) = self.allowance_of(of).quota() else {
+            return true;
+        };
+        let (limit, seen, now) = (quota.max_live_bytes, self.look_at(of), self.now());
+        let live_after = |end: Timestamp| {
+            let end_of = |container| plan.of(container).max(end);
+            let after = |one: &LiveEstimate| one.live_bytes_after(end_of(one.state.id()));
+            seen.iter().map(after).sum::<u64>() + growth.bytes_after(end_of)
+        };
+        if live_after(Timestamp(0)) <= limit {
+            return true;
+        }
+        if quota.when_full == WhenFull::Refuse {
+            return false;
+        }
+        let mut ends: Vec<Timestamp> = seen.iter().flat_map(LiveEstimate::ends).collect();
+        ends.retain(|end| (now.after(1)..Timestamp::MAX).contains(end));
+        ends.sort_unstable();
+        ends.dedup();
+        let target = limit - limit / 100 * 3;
+        let enough = ends.partition_point(|end| live_after(*end) > target);
+        let Some(end) = ends.get(enough).or(ends.last()).copied() else {
+            return false;
+        };
+        if live_after(end) > limit {
+            return false;
+        }
+        for one in seen {
+            let ends_some = one.live_bytes_after(end) < one.live_bytes();
+            if ends_some && plan.of(one.state.id()) < end {
+                plan.add(one, end);
+            }
+        }
+        true
     }
 
     /// Whether a container has room for a command more.
@@ -389,16 +484,18 @@ impl Engine {
     }
 
     #[cold]
-    fn quota_full(&self, of: QuotaScope<'_>, limit: u64, live: u64) -> Error {
+    fn quota_full(&self, of: QuotaScope<'_>) -> Error {
         let name = match of {
             QuotaScope::Container(state) => Some(state.name().to_owned()),
             QuotaScope::Database => None,
         };
-        let frees_at = frees_at(&self.look_at(of), self.now());
+        let seen = self.look_at(of);
+        let frees_at = frees_at(&seen, self.now());
+        let quota = self.allowance_of(of).quota();
         Error::QuotaFull {
             container: name,
-            limit,
-            live,
+            limit: quota.map_or(u64::MAX, |quota| quota.max_live_bytes),
+            live: seen.iter().map(LiveEstimate::live_bytes).sum(),
             frees_at: frees_at.map(Timestamp::to_system_time),
         }
     }
