@@ -530,3 +530,37 @@ async fn conditions_that_do_not_hold_need_no_room_as_in_the_engine() {
         cluster.close().await;
     }
 }
+
+/// The container of that quota comes after the one with items to expire.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_one_of_its_containers_refuses_ends_nothing_in_another() {
+    for when_full in [WhenFull::Refuse, WhenFull::ExpireSoonest] {
+        let cluster = Cluster::of(1).await;
+        let node = &cluster.nodes[0];
+        let (a, c) = (node.container("a"), node.container("c"));
+        for (container, when_full) in [(&a, WhenFull::ExpireSoonest), (&c, when_full)] {
+            node.create_container(container.name()).await.unwrap();
+            container.set_quota(quota(when_full)).await.unwrap();
+        }
+        let large = "v".repeat(LIMIT as usize / 10 - 100);
+        for key in 0..10 {
+            let ttl = Duration::from_secs(100 + key);
+            let key = format!("{key}");
+            a.put_with_ttl(&key, large.clone(), ttl).await.unwrap();
+            c.put_with_ttl(&key, large.clone(), Ttl::Never)
+                .await
+                .unwrap();
+        }
+        let mut batch = Batch::new();
+        batch
+            .put(&a, "x", large.clone())
+            .put(&c, "x", large.clone());
+        assert!(is_full(&node.write(batch.clone()).await));
+        assert_eq!(live(&a).await.1.len(), 10, "{when_full:?}");
+        c.delete("0").await.unwrap();
+        node.write(batch).await.unwrap();
+        assert_eq!(live(&c).await.1.len(), 10);
+        assert!((9..11).contains(&live(&a).await.1.len()));
+        cluster.close().await;
+    }
+}

@@ -25,7 +25,7 @@ pub(super) struct Quotas(Mutex<HashMap<String, Arc<Allowance>>>);
 pub(super) struct Allowance {
     state: Mutex<Slack>,
     /// One estimates at a time, and others wait for the slack.
-    estimating: tokio::sync::Mutex<()>,
+    estimating: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Default)]
@@ -59,8 +59,8 @@ impl Allowance {
     }
 
     /// Waits until nobody else estimates.
-    pub(super) async fn estimate(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.estimating.lock().await
+    pub(super) async fn estimate(&self) -> OwnedMutexGuard<()> {
+        self.estimating.clone().lock_owned().await
     }
 
     /// Takes bytes from the slack, if it has them.

@@ -7,8 +7,8 @@
 //!                      └ some have ended since the last entry ── a tick, and once more
 //!                        its conditions do not hold, or it was done before ────────────> propose: it writes nothing
 //!                        Refuse, or nothing with an end is left ──> Full: nothing was proposed
-//!                        ExpireSoonest ── an entry with ExpireBefore(T) ── once more
-//!                            └ too many commands stand ──> Full: nothing was proposed
+//!                        ExpireSoonest ── all containers that are short: an entry with ExpireBefore(T) each ── once more
+//!                            └ one has no room even so, or takes no command more ──> Full: nothing was proposed
 //! ```
 //!
 //! T is the earliest end for which some 3 % of the limit become free, by the same estimates.
@@ -169,6 +169,14 @@ impl Coming {
     }
 }
 
+/// The answer to writes for which there is no slack.
+enum Room {
+    /// They fit, and this many bytes are charged.
+    Charged(u64),
+    /// They do not; where items may be expired for them, up to which moment.
+    Short(Full, Option<SystemTime>),
+}
+
 fn full(container: &str, quota: Quota, seen: &Seen) -> Full {
     Full {
         container: container.to_owned(),
@@ -189,62 +197,82 @@ fn not_proposed<T>(stop: Stop) -> Asked<T> {
 impl Core {
     /// Charges an op to the quotas of its containers, as the leader, and makes room for it; else it is not to be proposed.
     pub(super) async fn charge<T>(&self, op: &Op<Body>) -> Result<Charge, Asked<T>> {
-        let (mut charge, body) = (Charge::of(self.let_command(op).await?), &op.body);
-        if !self.replica.has_quotas() && !body.has_commands() {
-            return Ok(charge);
+        let body = &op.body;
+        if let Body::Command { .. } = body {
+            return Ok(Charge::of(self.let_command(op).await?));
         }
-        // All in one order: one that waits for bytes in flight holds only charges that none before it waits for.
+        if !self.replica.has_quotas() && !body.has_commands() {
+            return Ok(Charge::default());
+        }
+        // All in one order: one that waits for bytes in flight, or for an estimate, holds only what none before it waits for.
         let mut containers: BTreeMap<&str, u64> = BTreeMap::new();
         for write in body.items() {
             *containers.entry(&write.container).or_default() += leaves(write).unwrap_or(0);
         }
-        for (container, bytes) in containers.into_iter().filter(|(_, bytes)| *bytes > 0) {
-            // Commands come before the writes of their batch.
-            let own = body.quota_of(container);
-            let quota = own.map_or_else(
-                || self.replica.quota(container),
-                |own| own.map(Limit::quota),
-            );
-            let Some(quota) = quota else {
-                continue;
-            };
-            let allowance = self.quotas.of(container);
-            let of = (quota, self.replica.term());
-            let bytes = match allowance.take(of, bytes) {
-                true => bytes,
-                false => self.make_room(container, of, &allowance, op).await?,
-            };
-            charge.add(allowance, bytes);
+        containers.retain(|_, bytes| *bytes > 0);
+        let mut tries = TRIES;
+        loop {
+            let (mut charge, mut estimates, mut short) = (Charge::default(), vec![], vec![]);
+            for (container, bytes) in &containers {
+                // Commands come before the writes of their batch.
+                let own = body.quota_of(container);
+                let quota = own.map_or_else(
+                    || self.replica.quota(container),
+                    |own| own.map(Limit::quota),
+                );
+                let Some(quota) = quota else {
+                    continue;
+                };
+                let allowance = self.quotas.of(container);
+                let of = (quota, self.replica.term());
+                if allowance.take(of, *bytes) {
+                    charge.add(allowance, *bytes);
+                    continue;
+                }
+                estimates.push(allowance.estimate().await);
+                match self.find_room(container, of, &allowance, op).await? {
+                    Room::Charged(bytes) => charge.add(allowance, bytes),
+                    Room::Short(full, Some(before)) if tries > 0 => {
+                        short.push((*container, before, full));
+                    }
+                    Room::Short(full, _) => return Err(Asked::Full(full)),
+                }
+            }
+            if short.is_empty() {
+                return Ok(charge);
+            }
+            drop(charge);
+            // Nobody else expires items for the same bytes meanwhile, for the estimates are held.
+            self.expire(short).await?;
+            tries -= 1;
         }
-        Ok(charge)
     }
 
-    /// Charges writes for which there is no slack; returns the bytes charged.
-    async fn make_room<T>(
+    /// Charges writes for which there is no slack, where there is room for them; the caller holds the estimate.
+    async fn find_room<T>(
         &self,
         container: &str,
         of: (Quota, u64),
         allowance: &Allowance,
         op: &Op<Body>,
-    ) -> Result<u64, Asked<T>> {
+    ) -> Result<Room, Asked<T>> {
         let (quota, limit) = (of.0, of.0.max_live_bytes);
         let items = op.body.items().iter();
         let own = items.filter(|write| write.container == container);
         let puts = own.filter_map(|write| Some((write.key.to_vec(), leaves(write)?)));
         let puts: BTreeMap<Vec<u8>, u64> = puts.collect();
         let bytes = puts.values().sum();
-        let _one = allowance.estimate().await;
         if allowance.take(of, bytes) {
-            return Ok(bytes);
+            return Ok(Room::Charged(bytes));
         }
-        let (mut tries, mut pauses, mut has_ticked) = (TRIES, PAUSES, false);
+        let (mut pauses, mut has_ticked) = (PAUSES, false);
         loop {
             let in_flight = allowance.close();
             let Some(seen) = self
                 .look(container, quota, (&puts, &op.body), in_flight)
                 .await?
             else {
-                return Ok(0);
+                return Ok(Room::Charged(0));
             };
             let left = limit.saturating_sub(seen.live + in_flight);
             if seen.added <= left {
@@ -255,7 +283,7 @@ impl Core {
                     false => (seen.added, 0),
                 };
                 allowance.open(of, bytes, more);
-                return Ok(bytes);
+                return Ok(Room::Charged(bytes));
             }
             if in_flight > 0 && seen.live + seen.added <= limit && pauses > 0 {
                 pauses -= 1;
@@ -266,16 +294,11 @@ impl Core {
             } else if seen.writes_nothing || self.has_answered(op) {
                 // Where others write meanwhile it may write after all.
                 allowance.open(of, bytes, 0);
-                return Ok(bytes);
+                return Ok(Room::Charged(bytes));
             } else {
-                let expires = quota.when_full == WhenFull::ExpireSoonest && tries > 0;
-                let Some(soonest) = seen.soonest.filter(|_| expires) else {
-                    return Err(Asked::Full(full(container, quota, &seen)));
-                };
-                tries -= 1;
-                if !self.expire(container, soonest).await? {
-                    return Err(Asked::Full(full(container, quota, &seen)));
-                }
+                let expires = quota.when_full == WhenFull::ExpireSoonest;
+                let full = full(container, quota, &seen);
+                return Ok(Room::Short(full, seen.soonest.filter(|_| expires)));
             }
         }
     }
@@ -309,17 +332,43 @@ impl Core {
         }
     }
 
-    /// Expires, on all nodes, what ends before this moment. False: the container takes no command more.
-    async fn expire<T>(&self, container: &str, before: SystemTime) -> Result<bool, Asked<T>> {
-        let what = Command::ExpireBefore(millis(before));
-        let container = container.to_owned();
-        let op = self.op(Body::Command { container, what });
-        let charge = match self.let_command::<T>(&op).await {
-            Err(Asked::TooManyCommands(_)) => return Ok(false),
-            command => Charge::of(command?),
+    /// Expires, on all nodes, what ends before a moment in each of these containers. Nothing is expired for a write that is
+    /// refused: where one of them takes no command more, none gets one.
+    async fn expire<T>(&self, short: Vec<(&str, SystemTime, Full)>) -> Result<(), Asked<T>> {
+        let command = |before: SystemTime| Command::ExpireBefore(millis(before));
+        for (container, before, full) in &short {
+            if !self.takes_command::<T>(container, command(*before)).await? {
+                return Err(Asked::Full(full.clone()));
+            }
+        }
+        for (container, before, full) in short {
+            let op = self.op(Body::Command {
+                container: container.to_owned(),
+                what: command(before),
+            });
+            let charge = match self.let_command::<T>(&op).await {
+                Err(Asked::TooManyCommands(_)) => return Err(Asked::Full(full)),
+                command => Charge::of(command?),
+            };
+            self.propose(op, charge).await.map_err(not_proposed)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a container takes a command to expire items.
+    async fn takes_command<T>(&self, container: &str, what: Command) -> Result<bool, Asked<T>> {
+        let Some(here) = self.replica.container(container) else {
+            return Ok(true);
         };
-        let expired = self.propose(op, charge).await;
-        expired.map(|_| true).map_err(not_proposed)
+        let is_taken = tokio::task::spawn_blocking(move || {
+            let after = match what {
+                Command::ExpireBefore(ms) => here.preview_expire_before(moment(ms)),
+                Command::ExpireWrittenBefore(ms) => here.preview_expire_written_before(moment(ms)),
+                _ => return true,
+            };
+            after.commands <= MOST_COMMANDS || after.commands <= here.stats().expire_commands
+        });
+        is_taken.await.map_err(|_| Asked::NotLeading)
     }
 
     /// Lets a command to expire items pass, if its container takes one more; no other one passes before it is applied. One that
@@ -336,23 +385,10 @@ impl Core {
             return Ok(None);
         }
         let one = self.commands.clone().lock_owned().await;
-        let Some(here) = self.replica.container(container) else {
-            return Ok(None);
-        };
-        let is_taken = tokio::task::spawn_blocking(move || {
-            let after = match what {
-                Command::ExpireBefore(ms) => here.preview_expire_before(moment(ms)),
-                Command::ExpireWrittenBefore(ms) => here.preview_expire_written_before(moment(ms)),
-                _ => return true,
-            };
-            after.commands <= MOST_COMMANDS || after.commands <= here.stats().expire_commands
-        });
-        match is_taken.await {
-            Ok(true) => Ok(Some(one)),
-            Ok(false) if self.has_answered(op) => Ok(Some(one)),
-            Ok(false) => Err(Asked::TooManyCommands(container.clone())),
-            Err(_) => Err(Asked::NotLeading),
+        if self.takes_command(container, what).await? || self.has_answered(op) {
+            return Ok(Some(one));
         }
+        Err(Asked::TooManyCommands(container.clone()))
     }
 
     /// It was done before, and will be answered as it was then.
