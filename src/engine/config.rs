@@ -60,6 +60,7 @@ struct Plain {
     reads: Reads,
     catch_up_interval: Span,
     scrub_within: Option<Span>,
+    paranoid_memory_checks: bool,
 }
 
 impl Default for Plain {
@@ -93,6 +94,7 @@ impl Plain {
             reads: options.reads,
             catch_up_interval: Span(options.catch_up_interval),
             scrub_within: options.scrub_within.map(Span),
+            paranoid_memory_checks: options.paranoid_memory_checks,
         }
     }
 
@@ -118,6 +120,7 @@ impl Plain {
             .read_only(self.read_only)
             .among_other_files(self.among_other_files)
             .reads(self.reads)
+            .paranoid_memory_checks(self.paranoid_memory_checks)
             .catch_up_interval(span(&self.catch_up_interval))
             .scrub_within(self.scrub_within.as_ref().map(span));
         options.max_live_bytes = self.max_live_bytes.as_ref().map(|size| size.0);
@@ -175,7 +178,7 @@ mod tests {
             "reclaim_strict": true, "max_clock_skew": 90, "clock_behind": "start_at_mark", "max_runs": 8,
             "on_stall": "fail", "max_live_bytes": "1GiB", "when_full": "expire_soonest", "given_time": true,
             "read_only": true, "among_other_files": true, "reads": "pread", "catch_up_interval": 0.5,
-            "scrub_within": "30d"
+            "scrub_within": "30d", "paranoid_memory_checks": true
         }"#;
         let read: Options = serde_json::from_str(json).unwrap();
         let fields = |options: &Options| {

@@ -109,6 +109,7 @@ pub struct Options {
     pub(crate) reads: Reads,
     pub(crate) catch_up_interval: Duration,
     pub(crate) scrub_within: Option<Duration>,
+    pub(crate) paranoid_memory_checks: bool,
     pub(crate) listener: Option<Arc<dyn EventListener>>,
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) background: Background,
@@ -143,6 +144,7 @@ impl fmt::Debug for Options {
             .field("reads", &self.reads)
             .field("catch_up_interval", &self.catch_up_interval)
             .field("scrub_within", &self.scrub_within)
+            .field("paranoid_memory_checks", &self.paranoid_memory_checks)
             .finish_non_exhaustive()
     }
 }
@@ -179,6 +181,7 @@ impl Options {
             reads: Reads::Map,
             catch_up_interval: Duration::from_millis(100),
             scrub_within: None,
+            paranoid_memory_checks: false,
             listener: None,
             fs: Arc::new(Disk),
             background: Background::Threads,
@@ -415,6 +418,15 @@ impl Options {
     /// that needs the table. Default `None`: never; a month is usual.
     pub fn scrub_within(mut self, time: Option<Duration>) -> Self {
         self.scrub_within = time.map(|time| time.min(LONGEST));
+        self
+    }
+
+    /// Whether reads hold each record that they find in a memtable to its check, as flushes always do: a bit that has flipped in
+    /// it is an error, [`Error::MemoryCorruption`](crate::Error::MemoryCorruption), and not an answer. A record whose key is
+    /// another one now is not found under its own. It costs a hash of each record that is read, and scans no longer pass dead
+    /// records unread. Default false.
+    pub fn paranoid_memory_checks(mut self, check: bool) -> Self {
+        self.paranoid_memory_checks = check;
         self
     }
 

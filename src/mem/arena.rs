@@ -39,7 +39,7 @@ use crate::base::prefetch;
 use crate::base::record::{Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN, RecordRef};
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
-use crate::base::{HIGHEST_NUMBER, ItemTtl, Seq, Timestamp};
+use crate::base::{Error, HIGHEST_NUMBER, ItemTtl, Result as Answer, Seq, Timestamp};
 use crate::env::Chunk;
 
 /// The size of the smallest chunk, which an almost empty memtable takes.
@@ -437,6 +437,16 @@ impl<'a> Stored<'a> {
         let hash = RecordHash::of(self.key(), self.value()).whole;
         low == (written_at as u32, (written_at >> 32) as u16)
             && fixed.check == check_of(hash, numbers, ends)
+    }
+
+    /// Fails if it is not.
+    pub fn check(self) -> Answer<()> {
+        match self.is_intact() {
+            true => Ok(()),
+            false => Err(Error::MemoryCorruption {
+                what: format!("the record at {:p} is not as it was stored", self.at),
+            }),
+        }
     }
 
     /// Prefetches its first bytes.

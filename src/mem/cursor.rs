@@ -23,9 +23,10 @@ const DEAD_SPAN_LEAST: usize = 6;
 const FETCHED_AHEAD: usize = 12;
 
 /// A cursor on a memtable, which it keeps alive. After [`Cursor::seek`] it shows every record that was inserted before
-/// the seek, and those inserted later if it has not passed their place; each once, in order. Its calls never fail.
+/// the seek, and those inserted later if it has not passed their place; each once, in order. Its calls fail only if it checks
+/// records.
 ///
-/// With an expiry view, consecutive dead records of one leaf are a dead span, so only their headers are read. A key
+/// With an expiry view, consecutive dead records of one leaf are a dead span, so only their headers are read, unless it checks records. A key
 /// with versions in a dead span has none that the cursor reaches after it and, in backward iteration, where older
 /// versions come first, none that it reached before.
 pub struct MemCursor {
@@ -35,8 +36,17 @@ pub struct MemCursor {
     dead_span: Option<Dead>,
     /// Records of the window that were examined and are shown one by one.
     shown: Range<usize>,
-    /// Of a checked walk: how many records are yet to come at least.
-    to_come: Option<usize>,
+    checks: Checks,
+}
+
+/// The records that are held to their checks.
+#[derive(Clone, Copy, PartialEq)]
+enum Checks {
+    None,
+    /// Each that is shown, for a paranoid read.
+    Shown,
+    /// Of a walk from the first record to the last, of which so many are yet to come at least: each, and the order.
+    All(usize),
 }
 
 /// Records of the window that form a dead span: at least one, and the window is on one of them.
@@ -52,36 +62,54 @@ impl MemCursor {
             tombstones: RangeTombstones::default(),
             dead_span: None,
             shown: 0..0,
-            to_come: None,
+            checks: Checks::None,
+        }
+    }
+
+    /// One that checks each record that it shows.
+    pub(super) fn paranoid(tree: Arc<Tree>) -> MemCursor {
+        MemCursor {
+            checks: Checks::Shown,
+            ..MemCursor::new(tree)
         }
     }
 
     /// One that checks each record, of which there are so many at least.
     pub(super) fn checked(tree: Arc<Tree>, len: usize) -> MemCursor {
         MemCursor {
-            to_come: Some(len),
+            checks: Checks::All(len),
             ..MemCursor::new(tree)
         }
     }
 
-    /// The record that a checked walk has come to is as it was stored; at the end none has been passed over. Cold, for no reader
-    /// checks.
-    #[cold]
-    fn check(&mut self, to_come: usize) -> Result<()> {
-        let Some(stored) = self.window.stored() else {
-            return match to_come {
-                0 => Ok(()),
-                _ => Err(Error::MemoryCorruption {
-                    what: format!("{to_come} records are missing"),
-                }),
-            };
-        };
-        if !stored.is_intact() {
-            let what = format!("the record at {:p} is not as it was stored", stored.key());
-            return Err(Error::MemoryCorruption { what });
+    #[inline(always)]
+    fn checked_step(&mut self) -> Result<()> {
+        match self.checks {
+            Checks::None => Ok(()),
+            _ => self.check(),
         }
-        self.to_come = Some(to_come.saturating_sub(1));
-        Ok(())
+    }
+
+    /// The record that it has come to is as it was stored and, in a walk over all, after the one before; at the end of such a
+    /// walk none has been passed over. Cold, for readers rarely check.
+    #[cold]
+    fn check(&mut self) -> Result<()> {
+        let corrupt = |what: String| Err(Error::MemoryCorruption { what });
+        match (self.window.stored(), self.checks) {
+            (None, Checks::All(to_come)) if to_come > 0 => {
+                corrupt(format!("{to_come} records are missing"))
+            }
+            (None, _) => Ok(()),
+            (Some(stored), Checks::All(to_come)) => {
+                stored.check()?;
+                if !self.window.ascends() {
+                    return corrupt("records are out of order".to_owned());
+                }
+                self.checks = Checks::All(to_come.saturating_sub(1));
+                Ok(())
+            }
+            (Some(stored), _) => stored.check(),
+        }
     }
 
     /// With an expiry view, records that `tombstones` cover count as dead.
@@ -121,6 +149,10 @@ impl MemCursor {
         let (Some(view), Some(here)) = (view, self.window.place()) else {
             return;
         };
+        // Of a dead span only headers are read.
+        if self.checks != Checks::None {
+            return;
+        }
         if self.shown.contains(&here) {
             return;
         }
@@ -281,19 +313,19 @@ impl Cursor for MemCursor {
         }
         self.shown = 0..0;
         self.look(to.is_forward(), view);
-        self.to_come.map_or(Ok(()), |to_come| self.check(to_come))
+        self.checked_step()
     }
 
     #[inline]
     fn advance(&mut self, view: Option<&ExpiryView>) -> Result<()> {
         self.step(true, view);
-        self.to_come.map_or(Ok(()), |to_come| self.check(to_come))
+        self.checked_step()
     }
 
     #[inline]
     fn retreat(&mut self, view: Option<&ExpiryView>) -> Result<()> {
         self.step(false, view);
-        Ok(())
+        self.checked_step()
     }
 
     fn enter(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
@@ -312,7 +344,7 @@ impl Cursor for MemCursor {
         if first.is_none() {
             self.step(to.is_forward(), view);
         }
-        Ok(())
+        self.checked_step()
     }
 
     fn lend_one(&self, lent: &mut Lent) -> Result<()> {

@@ -280,7 +280,10 @@ impl Memtable {
 
     /// A cursor without a position, which keeps the memtable's records alive.
     pub fn cursor(&self) -> MemCursor {
-        MemCursor::new(self.tree.clone())
+        match self.tree.is_paranoid() {
+            true => MemCursor::paranoid(self.tree.clone()),
+            false => MemCursor::new(self.tree.clone()),
+        }
     }
 
     /// The same for a walk from the first record to the last that writes them elsewhere: it fails at a record that is not as it

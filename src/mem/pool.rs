@@ -62,6 +62,8 @@ const AHEAD: usize = 3;
 pub struct Pool {
     kept: Mutex<Kept>,
     bytes_max: usize,
+    /// Whether reads check the records in its memory.
+    paranoid: bool,
     /// Copy of the room in the spare, readable without the lock.
     spare_room: AtomicUsize,
     /// Bytes of retired arenas that are still held.
@@ -107,11 +109,22 @@ impl Spare {
 }
 
 impl Pool {
+    /// Whether reads check the records in its memory.
+    pub fn is_paranoid(&self) -> bool {
+        self.paranoid
+    }
+
+    /// One whose records are checked when they are read, or not.
+    pub fn paranoid(self, paranoid: bool) -> Pool {
+        Pool { paranoid, ..self }
+    }
+
     /// An empty pool that keeps up to `bytes_max`.
     pub fn new(bytes_max: usize) -> Pool {
         Pool {
             kept: Mutex::default(),
             bytes_max,
+            paranoid: false,
             spare_room: AtomicUsize::new(0),
             pinned: AtomicUsize::new(0),
             #[cfg(test)]

@@ -27,6 +27,7 @@
 
 #![allow(unsafe_code)]
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::{array, fmt, ptr};
 
@@ -62,6 +63,11 @@ impl Tree {
     #[inline]
     pub fn bytes(&self) -> usize {
         self.arena.bytes()
+    }
+
+    /// Whether reads check its records.
+    pub fn is_paranoid(&self) -> bool {
+        self.arena.pool().is_paranoid()
     }
 
     /// Notes that only current holders need it.
@@ -339,6 +345,8 @@ pub struct Window {
     len: usize,
     /// At or above `len`: no position.
     at: usize,
+    /// The record that [`Window::ascends`] saw last.
+    seen: Option<Stored<'static>>,
 }
 
 /// How many records ahead an iteration prefetches.
@@ -354,7 +362,16 @@ impl Window {
             upper: None,
             len: 0,
             at: 0,
+            seen: None,
         }
+    }
+
+    /// Whether the current record comes after the one at the last call. Both are intact.
+    pub fn ascends(&mut self) -> bool {
+        let place = |stored: Stored<'static>| (stored.key(), Reverse(stored.seq()));
+        let here = self.entries.get(self.at).copied().flatten();
+        let seen = std::mem::replace(&mut self.seen, here);
+        seen.map(place) < here.map(place)
     }
 
     /// The current record.
@@ -476,7 +493,8 @@ impl Window {
     fn next_leaf(&mut self) {
         if let Some(upper) = self.upper {
             // The leaf of the gap after it begins with it, or did: then it is the one before the gap.
-            self.at = self.load(|node| node.rank(&Gap::after(upper.key(), upper.seq()))) - 1;
+            let behind = self.load(|node| node.rank(&Gap::after(upper.key(), upper.seq())));
+            self.at = behind.wrapping_sub(1);
             self.prefetch_from(self.at);
         }
     }
@@ -549,6 +567,11 @@ impl Entry<'_> {
     #[cfg(any(test, feature = "unstable-internals"))]
     pub fn flip(&self, bit: usize) {
         self.stored.flip(bit);
+    }
+
+    /// Fails if the record is not as it was stored: for a caller that stores its value again, with a new check.
+    pub fn check(&self) -> Answer<()> {
+        self.stored.check()
     }
 
     /// The value for longer than the borrow; not copied if it is a large part of the memtable.

@@ -558,3 +558,22 @@ fn a_command_takes_the_same_time_whatever_is_stored() {
     c.expire_all().unwrap();
     assert!(c.is_empty().unwrap());
 }
+
+/// What many commands concern is reclaimed before `reclaim_within`, so that there is room for the next.
+#[test]
+fn many_commands_hurry_reclaiming() {
+    let f = Stage::small();
+    f.c.put_with_ttl("stays", "v", after(400_000_000_000))
+        .unwrap();
+    for n in 0..500 {
+        let bound = 2_000_000_000 - 1_000 * n;
+        f.c.put_with_ttl(format!("k{n}"), "v", after(bound - 500))
+            .unwrap();
+        // No other one covers it: those before were about earlier writes, and those to come end less.
+        f.c.expire_before(at(bound)).unwrap();
+        f.rest();
+        assert!(f.c.stats().expire_commands <= 33, "{n}");
+    }
+    assert_eq!(f.keys(), ["stays"]);
+    assert_eq!(f.c.stats().overdue, Duration::ZERO);
+}

@@ -119,7 +119,7 @@ impl Engine {
     ) -> String {
         let facts = version.facts();
         let choice = self.choose(state, &facts, view);
-        explain(&facts, &choice, view, &self.goals())
+        explain(&facts, &choice, view, &self.goals_of(state))
     }
 
     /// An estimate of the items that a change of the settings would end if it was made now.

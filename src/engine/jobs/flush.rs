@@ -159,7 +159,7 @@ impl Engine {
         let read_state = state.pin();
         let view = self.settled_view(state);
         let mut memtables = read_state.flushables();
-        let is_due = memtables.any(|flushable| self.is_due(flushable, &view));
+        let is_due = memtables.any(|flushable| self.is_due(state, flushable, &view));
         let spec = JobSpec {
             view,
             range_deletes: vec![
@@ -219,7 +219,7 @@ impl Engine {
         if memtable.is_empty() {
             return false;
         }
-        self.is_due(&read_state.active, &self.settled_view(state))
+        self.is_due(state, &read_state.active, &self.settled_view(state))
             || (self.is_time_for_deletes(state, memtable.bytes()) && is_mostly_deletes(memtable))
     }
 
@@ -231,11 +231,16 @@ impl Engine {
     }
 
     /// Whether any memtable does.
-    pub(in crate::engine) fn is_due(&self, flushable: &Flushable, view: &ExpiryView) -> bool {
+    pub(in crate::engine) fn is_due(
+        &self,
+        state: &ContainerState,
+        flushable: &Flushable,
+        view: &ExpiryView,
+    ) -> bool {
         let census = flushable.memtable.census();
-        census
-            .oldest_dead(Seq(0), view)
-            .is_some_and(|expiry| start_by(expiry, &census, view, &self.goals()) <= view.now)
+        census.oldest_dead(Seq(0), view).is_some_and(|expiry| {
+            start_by(expiry, &census, view, &self.goals_of(state)) <= view.now
+        })
     }
 
     pub(in crate::engine) fn seal_one(&self, state: &ContainerState) {

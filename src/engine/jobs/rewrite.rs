@@ -33,7 +33,7 @@ use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::scheduler::Thread;
 use crate::engine::parts::state::ContainerState;
 use crate::env::monotonic;
-use crate::expiry::ExpiryView;
+use crate::expiry::{Commands, ExpiryView};
 use crate::table::RunReader;
 use crate::values::listener::CompactionEvent;
 
@@ -49,6 +49,11 @@ const HURRY: f64 = 0.8125;
 /// Up to this many containers, each is looked at in every search for work. Above, those that changed or are due, and
 /// this many of the others in turn.
 const LOOKED_AT: usize = 512;
+
+/// While so many commands stand in a container, they do not hurry reclaiming.
+const COMMANDS_AT_LEISURE: usize = Commands::MOST / 4;
+/// From so many on, what they reach is due at once.
+const COMMANDS_AT_ONCE: usize = Commands::MOST / 2;
 
 /// After this long without a write, reclaiming has no other work to compete with.
 const IDLE: Duration = Duration::from_secs(5);
@@ -67,12 +72,24 @@ impl Engine {
         }
     }
 
-    /// The goals for one container.
+    /// The goals for one container. Where many commands stand, what they reach is due sooner: none of them goes before that is
+    /// off the disk, and no more than [`Commands::MOST`] are taken.
     pub(in crate::engine) fn goals_of(&self, state: &ContainerState) -> Goals {
+        let goals = self.goals();
+        let settings = state.whole_settings();
+        let mut stand = settings.commands.iter().len();
+        if stand > COMMANDS_AT_LEISURE {
+            let needed = state.needed_of(&settings, self.snapshots.oldest());
+            stand = needed.commands.iter().len();
+        }
+        let spare = COMMANDS_AT_ONCE - stand.clamp(COMMANDS_AT_LEISURE, COMMANDS_AT_ONCE);
+        let whole = COMMANDS_AT_ONCE - COMMANDS_AT_LEISURE;
         Goals {
+            reclaim_within: goals.reclaim_within / whole as u64 * spare as u64,
+            reclaim_strict: goals.reclaim_strict || stand > COMMANDS_AT_LEISURE,
             scan_credit: state.scan_credit(),
             paid_by_passing: state.paid_by_passing(),
-            ..self.goals()
+            ..goals
         }
     }
 
@@ -141,13 +158,12 @@ impl Engine {
 
     /// From 0 to 1, how near the nearest deadline of all containers is; see [`pressure`].
     fn deadline_pressure(&self) -> f64 {
-        let goals = self.goals();
         let states = self.containers.all();
         let pressures = states.iter().map(|state| {
             pressure(
                 &state.pin().version.facts(),
                 &self.settled_view(state),
-                &goals,
+                &self.goals_of(state),
             )
         });
         pressures.fold(0.0, f64::max)

@@ -261,7 +261,9 @@ impl Shared {
                 false => BlockCache::with_records(options.cache_bytes),
             }),
             pins: Arc::default(),
-            pool: Arc::new(Pool::new(options.memtable_bytes)),
+            pool: Arc::new(
+                Pool::new(options.memtable_bytes).paranoid(options.paranoid_memory_checks),
+            ),
         }
     }
 }

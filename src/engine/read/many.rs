@@ -128,6 +128,9 @@ impl ReadPoint<'_, Wait> {
                 values.push(None);
                 continue;
             };
+            if self.is_paranoid() {
+                hit.check()?;
+            }
             values.push(match self.is_live(&hit.header(), &view) {
                 Some(true) => Some(hit.value::<Wait>()?),
                 Some(false) => None,

@@ -96,6 +96,15 @@ impl Hit<'_> {
         }
     }
 
+    /// Fails if it is not as it was stored, for a write that may store its value again, with a new check, and for paranoid
+    /// reads. A block was checked when it was read.
+    pub(super) fn check(&self) -> Result<()> {
+        match self {
+            Hit::Memory(entry) => entry.check(),
+            Hit::Disk(_) => Ok(()),
+        }
+    }
+
     #[inline(always)]
     pub(in crate::engine) fn value<P: Patience>(self) -> Result<Bytes, P::Failure> {
         match self {
@@ -277,6 +286,9 @@ impl<'a, P: Patience> ReadPoint<'a, P> {
                 self.wait_for_catch_up()?;
                 return Ok(None);
             };
+            if self.is_paranoid() {
+                hit.check()?;
+            }
             let header = hit.header();
             // Read last: an absent key needs no time, and a later reading is as right.
             let view = self.view()?;
@@ -296,6 +308,11 @@ impl<'a, P: Patience> ReadPoint<'a, P> {
             P::would_wait()?;
             *self = self.renewed()?;
         }
+    }
+
+    /// See `Options::paranoid_memory_checks`.
+    pub(super) fn is_paranoid(&self) -> bool {
+        self.engine.options.paranoid_memory_checks
     }
 
     /// Clock and settings; to be read after versions were looked for.
@@ -382,6 +399,16 @@ impl<'a, P: Patience> ReadPoint<'a, P> {
             Ok(item(&header, key, hit.value::<P>()?, view, now))
         })
     }
+
+    /// The same for a transaction, which may write its value again.
+    pub fn checked_item(&mut self, key: &[u8]) -> Result<Option<Item>, P::Failure> {
+        let (engine, moment) = (self.engine, self.moment);
+        self.read(key, |hit, view| {
+            hit.check()?;
+            let (header, now) = (hit.header(), read_at(engine, moment));
+            Ok(item(&header, key, hit.value::<P>()?, view, now))
+        })
+    }
 }
 
 /// The time of reading of an item that is read now.
@@ -421,7 +448,8 @@ impl Engine {
         Ok(!self.exact_views::<P>(state)?.now.dead(&header))
     }
 
-    /// The newest version of a key, published or not, and its item if it is live; for a conditional write.
+    /// The newest version of a key, published or not, and its item if it is live; for a conditional write, which may write
+    /// its value again.
     pub(in crate::engine) fn newest_checked<P: Patience>(
         &self,
         read_state: &ReadState,
@@ -432,6 +460,7 @@ impl Engine {
         let Some(hit) = newest::<P>(read_state, key, max)? else {
             return Ok((None, None));
         };
+        hit.check()?;
         let header = hit.header();
         let live = !view.dead(&header);
         let item = match live {

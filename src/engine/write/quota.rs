@@ -20,23 +20,28 @@
 //! an item has ended. A writer that replaces items of a full container by others of their size would need an estimate
 //! for each write; so after an estimate below the limit at least a 64th of the limit may be written.
 
+mod estimates;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::sync::MutexGuard;
 use crate::base::{ContainerId, Error, Patience, Result, Seq, Timestamp, Wait};
 use crate::catalog::Run;
 use crate::data::batch::{Op, Ops};
 use crate::engine::Engine;
-use crate::engine::inspect::due::ends;
 use crate::engine::inspect::report::estimate;
 use crate::engine::jobs::next_version::next_version;
 use crate::engine::parts::allowance::{Allowance, Charge, Known};
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::state::ContainerState;
 use crate::engine::read::point::ReadPoint;
+use crate::engine::write::quota::estimates::{
+    Expirations, LiveEstimate, LiveGrowth, Replaced, SOONEST, frees_at, next_end,
+};
 use crate::env::sleep;
-use crate::expiry::{Expire, ExpiryView, SettingsChange};
+use crate::expiry::{Expire, SettingsChange};
 use crate::values::{Quota, WhenFull};
 
 /// The scope of a quota.
@@ -87,54 +92,19 @@ enum Room {
     /// They fit, and this many bytes are charged.
     Charged(u64),
     /// They do not.
-    Short(WhenFull),
+    None(WhenFull),
+    /// That is not known: some of the bytes in flight may be counted twice.
+    InFlight,
 }
 
-/// Before any end.
-const SOONEST: Timestamp = Timestamp(1);
-
-/// An item that writes replace.
-struct Replaced {
-    container: ContainerId,
-    end: Timestamp,
-    bytes: u64,
+/// A scope without room for writes, and its estimate.
+struct Short<'a> {
+    of: QuotaScope<'a>,
+    known: MutexGuard<'a, Option<Known>>,
 }
 
-/// By how much writes would make live bytes grow.
-struct LiveGrowth {
-    weight: u64,
-    replaces: Vec<Replaced>,
-}
-
-impl LiveGrowth {
-    fn bytes(&self) -> u64 {
-        self.bytes_after(|_| Timestamp(0))
-    }
-
-    /// The same once all items of each container have ended that end by a moment, so that none of them is replaced.
-    fn bytes_after(&self, end_of: impl Fn(ContainerId) -> Timestamp) -> u64 {
-        let stays = |item: &&Replaced| item.end > end_of(item.container);
-        let replaced = self.replaces.iter().filter(stays).map(|item| item.bytes);
-        self.weight.saturating_sub(replaced.sum())
-    }
-}
-
-/// The moments up to which items are to be expired: at most one for a container.
-#[derive(Default)]
-struct Expirations(Vec<(LiveEstimate, Timestamp)>);
-
-impl Expirations {
-    fn of(&self, container: ContainerId) -> Timestamp {
-        let own = self.0.iter().find(|(one, _)| one.state.id() == container);
-        own.map_or(Timestamp(0), |(_, end)| *end)
-    }
-
-    fn add(&mut self, one: LiveEstimate, end: Timestamp) {
-        self.0
-            .retain(|(other, _)| other.state.id() != one.state.id());
-        self.0.push((one, end));
-    }
-}
+/// While bytes are in flight.
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// As `RecordRef::weight` counts; only puts are live.
 fn weight(op: &Op<'_>) -> u64 {
@@ -212,41 +182,80 @@ impl Engine {
         ordered.sort_unstable_by_key(|state| state.id());
         let containers = ordered.into_iter().map(QuotaScope::Container);
         let scopes: Vec<_> = containers.chain([QuotaScope::Database]).collect();
-        // Others write meanwhile.
-        let mut tries = 3;
         loop {
-            let (mut charge, mut estimates, mut short) = (Charge::default(), vec![], vec![]);
-            for of in scopes.iter().copied() {
-                let (allowance, bytes) = (self.allowance_of(of), of.weight(coming));
-                if !allowance.is_limited() || bytes == 0 {
-                    continue;
-                }
-                if allowance.take(bytes) {
-                    charge.add(allowance, bytes);
-                    continue;
-                }
-                P::would_wait()?;
-                let mut known = allowance.known();
-                match self.find_room(of, coming, bytes, &mut known)? {
-                    Room::Charged(bytes) => charge.add(allowance, bytes),
-                    Room::Short(when_full) => {
-                        let is_refused = when_full == WhenFull::Refuse && short.is_empty();
-                        if is_refused || tries == 0 {
-                            return Err(self.quota_full(of).into());
-                        }
-                        short.push(of);
-                    }
-                }
-                estimates.push(known);
-            }
-            if short.is_empty() {
+            let mut charge = Charge::default();
+            let short = self.charge_what_fits::<P>(&scopes, coming, &mut charge)?;
+            if self.make_room(short, coming, &mut charge)? {
                 return Ok(charge);
             }
-            // Nobody else expires items for the same bytes meanwhile, for the estimates are held.
-            if let Some(full) = self.expire_soonest(&short, coming)? {
-                return Err(self.quota_full(full).into());
+            drop(charge);
+            sleep(PAUSE);
+        }
+    }
+
+    /// Charges the scopes that have room; returns the others.
+    fn charge_what_fits<'a, P: Patience>(
+        &'a self,
+        scopes: &[QuotaScope<'a>],
+        coming: &PendingWrites<'_>,
+        charge: &mut Charge<'a>,
+    ) -> Result<Vec<Short<'a>>, P::Failure> {
+        let mut short: Vec<Short<'a>> = vec![];
+        for of in scopes.iter().copied() {
+            let (allowance, bytes) = (self.allowance_of(of), of.weight(coming));
+            if !allowance.is_limited() || bytes == 0 {
+                continue;
             }
-            tries -= 1;
+            if allowance.take(bytes) {
+                charge.add(allowance, bytes);
+                continue;
+            }
+            P::would_wait()?;
+            let mut known = allowance.known();
+            let room = loop {
+                match self.find_room(of, coming, &mut known)? {
+                    Room::InFlight => sleep(PAUSE),
+                    room => break room,
+                }
+            };
+            match room {
+                Room::Charged(bytes) => charge.add(allowance, bytes),
+                Room::None(WhenFull::Refuse) if short.is_empty() => {
+                    return Err(self.quota_full(of).into());
+                }
+                _ => short.push(Short { of, known }),
+            }
+        }
+        Ok(short)
+    }
+
+    /// Makes room in the scopes that have none, and charges them: their estimates are held, so nobody takes it, or expires items
+    /// for the same bytes. False: bytes are in flight of a writer that may wait for such an estimate, so nothing is to be held.
+    fn make_room<'a>(
+        &'a self,
+        mut short: Vec<Short<'a>>,
+        coming: &PendingWrites<'_>,
+        charge: &mut Charge<'a>,
+    ) -> Result<bool> {
+        // Others write meanwhile, from slack.
+        for _ in 0..3 {
+            if short.is_empty() {
+                return Ok(true);
+            }
+            if let Some(full) = self.expire_soonest(&short, coming)? {
+                return Err(self.quota_full(full));
+            }
+            for mut one in std::mem::take(&mut short) {
+                match self.find_room(one.of, coming, &mut one.known)? {
+                    Room::Charged(bytes) => charge.add(self.allowance_of(one.of), bytes),
+                    Room::InFlight => return Ok(false),
+                    Room::None(_) => short.push(one),
+                }
+            }
+        }
+        match short.first() {
+            None => Ok(true),
+            Some(full) => Err(self.quota_full(full.of)),
         }
     }
 
@@ -269,33 +278,29 @@ impl Engine {
         &self,
         of: QuotaScope<'_>,
         coming: &PendingWrites<'_>,
-        bytes: u64,
         known: &mut Option<Known>,
     ) -> Result<Room> {
-        let allowance = self.allowance_of(of);
-        loop {
-            let Some(quota) = allowance.quota() else {
-                allowance.open(0, 0);
-                return Ok(Room::Charged(0));
-            };
-            let (limit, in_flight) = (quota.max_live_bytes, allowance.close());
-            let live = self.live_bytes(of, known);
-            let left = limit.saturating_sub(live + in_flight);
-            if bytes <= left {
-                allowance.open(bytes, left.max(limit / 64).saturating_sub(bytes));
-                return Ok(Room::Charged(bytes));
-            }
-            let added = self.growth(of, coming)?.bytes();
-            if added <= left {
-                allowance.open(added, 0);
-                return Ok(Room::Charged(added));
-            }
-            // Some of the bytes in flight may be counted twice.
-            if in_flight == 0 || live + added > limit {
-                return Ok(Room::Short(quota.when_full));
-            }
-            sleep(Duration::from_micros(50));
+        let (allowance, bytes) = (self.allowance_of(of), of.weight(coming));
+        let Some(quota) = allowance.quota() else {
+            allowance.open(0, 0);
+            return Ok(Room::Charged(0));
+        };
+        let (limit, in_flight) = (quota.max_live_bytes, allowance.close());
+        let live = self.live_bytes(of, known);
+        let left = limit.saturating_sub(live + in_flight);
+        if bytes <= left {
+            allowance.open(bytes, left.max(limit / 64).saturating_sub(bytes));
+            return Ok(Room::Charged(bytes));
         }
+        let added = self.growth(of, coming)?.bytes();
+        if added <= left {
+            allowance.open(added, 0);
+            return Ok(Room::Charged(added));
+        }
+        Ok(match in_flight > 0 && live + added <= limit {
+            true => Room::InFlight,
+            false => Room::None(quota.when_full),
+        })
     }
 
     /// An estimate of live bytes at this moment.
@@ -410,11 +415,11 @@ impl Engine {
     /// no room even so, and nothing was expired.
     fn expire_soonest<'a>(
         &self,
-        short: &[QuotaScope<'a>],
+        short: &[Short<'a>],
         coming: &PendingWrites<'_>,
     ) -> Result<Option<QuotaScope<'a>>> {
         let mut plan = Expirations::default();
-        for of in short {
+        for Short { of, .. } in short {
             let growth = self.growth(*of, coming)?;
             if !self.plan_room(*of, &growth, &mut plan) {
                 return Ok(Some(*of));
@@ -424,13 +429,13 @@ impl Engine {
         // Nothing is expired for a write that is refused: where one of several would take no command, none gets one.
         let takes = |(one, end): &(LiveEstimate, Timestamp)| self.takes(one, command(*end));
         if self.clock.read().unsettled || !plan.0.iter().all(takes) {
-            return Ok(short.first().copied());
+            return Ok(short.first().map(|short| short.of));
         }
         for (one, end) in &plan.0 {
             match self.change_settings(&one.state, command(*end)) {
                 Err(Error::ContainerDropped { .. }) => {}
                 Err(Error::TooManyCommands { .. } | Error::ClockUnsettled { .. }) => {
-                    return Ok(short.first().copied());
+                    return Ok(short.first().map(|short| short.of));
                 }
                 changed => changed?,
             }
@@ -517,56 +522,4 @@ impl Engine {
     pub fn quota(&self, state: &ContainerState) -> Option<Quota> {
         state.allowance().quota()
     }
-}
-
-/// A container as it is.
-struct LiveEstimate {
-    state: Arc<ContainerState>,
-    read_state: Arc<ReadState>,
-    view: ExpiryView,
-}
-
-impl LiveEstimate {
-    fn live_bytes(&self) -> u64 {
-        estimate(&self.read_state, &self.view).live.bytes
-    }
-
-    /// The same at a later moment, if nobody writes and the settings stay.
-    fn live_bytes_at(&self, moment: Timestamp) -> u64 {
-        let view = ExpiryView::at(moment, || self.view.settings.clone());
-        estimate(&self.read_state, &view).live.bytes
-    }
-
-    /// The same if all was expired that ends at or before this moment.
-    fn live_bytes_after(&self, end: Timestamp) -> u64 {
-        let command = SettingsChange::Expire(Expire::Before(end.after(1)));
-        let settings = &self.view.settings;
-        let settings = settings.after(command, self.view.now, Seq::MAX);
-        let view = ExpiryView::at(self.view.now, || settings);
-        estimate(&self.read_state, &view).live.bytes
-    }
-
-    fn ends(&self) -> impl Iterator<Item = Timestamp> {
-        let ends = ends(&self.read_state, &self.view.settings).into_iter();
-        ends.map(|(end, _)| end)
-    }
-}
-
-/// The next moment at which live bytes become fewer. Not every record with an end in histograms is live: some are
-/// hidden, some have ended on command.
-fn frees_at(seen: &[LiveEstimate], now: Timestamp) -> Option<Timestamp> {
-    let mut ends: Vec<_> = seen.iter().flat_map(LiveEstimate::ends).collect();
-    ends.retain(|end| *end > now && *end < Timestamp::MAX);
-    ends.sort_unstable();
-    let live_at =
-        |moment: Timestamp| -> u64 { seen.iter().map(|one| one.live_bytes_at(moment)).sum() };
-    let live = live_at(now);
-    let none_less = ends.partition_point(|end| live_at(*end) >= live);
-    ends.get(none_less).copied()
-}
-
-/// When the next item may end, by histograms.
-fn next_end(seen: &[LiveEstimate], now: Timestamp) -> Option<Timestamp> {
-    let ends = seen.iter().flat_map(LiveEstimate::ends);
-    ends.filter(|end| *end > now && *end < Timestamp::MAX).min()
 }

@@ -131,7 +131,7 @@ impl ReadSet {
 
     /// Reads the item of a key in a touched container, and notes the read.
     pub fn read(&mut self, engine: &Engine, place: usize, key: &[u8]) -> Result<Option<Item>> {
-        let item = self.point(engine, place)?.item(key)?;
+        let item = self.point(engine, place)?.checked_item(key)?;
         match &item {
             Some(item) => self.found(engine, place, key, item.end())?,
             None => self.missed(place, key)?,

@@ -24,6 +24,7 @@
 //! 3. A decision reaches other nodes by entries alone.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ebbtide::{Clock, Container, Quota, WhenFull};
@@ -177,6 +178,17 @@ enum Room {
     Short(Full, Option<SystemTime>),
 }
 
+/// A container without room for writes, in which items may be expired for them.
+struct Short<'a> {
+    container: &'a str,
+    /// Its quota, and the term.
+    of: (Quota, u64),
+    allowance: Arc<Allowance>,
+    before: SystemTime,
+    full: Full,
+    _estimate: OwnedMutexGuard<()>,
+}
+
 fn full(container: &str, quota: Quota, seen: &Seen) -> Full {
     Full {
         container: container.to_owned(),
@@ -210,41 +222,69 @@ impl Core {
             *containers.entry(&write.container).or_default() += leaves(write).unwrap_or(0);
         }
         containers.retain(|_, bytes| *bytes > 0);
-        let mut tries = TRIES;
-        loop {
-            let (mut charge, mut estimates, mut short) = (Charge::default(), vec![], vec![]);
-            for (container, bytes) in &containers {
-                // Commands come before the writes of their batch.
-                let own = body.quota_of(container);
-                let quota = own.map_or_else(
-                    || self.replica.quota(container),
-                    |own| own.map(Limit::quota),
-                );
-                let Some(quota) = quota else {
-                    continue;
-                };
-                let allowance = self.quotas.of(container);
-                let of = (quota, self.replica.term());
-                if allowance.take(of, *bytes) {
-                    charge.add(allowance, *bytes);
-                    continue;
-                }
-                estimates.push(allowance.estimate().await);
-                match self.find_room(container, of, &allowance, op).await? {
-                    Room::Charged(bytes) => charge.add(allowance, bytes),
-                    Room::Short(full, Some(before)) if tries > 0 => {
-                        short.push((*container, before, full));
-                    }
-                    Room::Short(full, _) => return Err(Asked::Full(full)),
-                }
+        let (mut charge, mut short) = (Charge::default(), vec![]);
+        for (container, bytes) in containers {
+            // Commands come before the writes of their batch.
+            let own = body.quota_of(container);
+            let quota = own.map_or_else(
+                || self.replica.quota(container),
+                |own| own.map(Limit::quota),
+            );
+            let Some(quota) = quota else {
+                continue;
+            };
+            let allowance = self.quotas.of(container);
+            let of = (quota, self.replica.term());
+            if allowance.take(of, bytes) {
+                charge.add(allowance, bytes);
+                continue;
             }
+            let estimate = allowance.estimate().await;
+            match self.find_room(container, of, &allowance, op).await? {
+                Room::Charged(bytes) => charge.add(allowance, bytes),
+                Room::Short(full, None) => return Err(Asked::Full(full)),
+                Room::Short(full, Some(before)) => short.push(Short {
+                    container,
+                    of,
+                    allowance,
+                    before,
+                    full,
+                    _estimate: estimate,
+                }),
+            }
+        }
+        self.make_room(short, op, &mut charge).await?;
+        Ok(charge)
+    }
+
+    /// Makes room in the containers that have none, and charges them: their estimates are held, so nobody takes it, or expires items
+    /// for the same bytes.
+    async fn make_room<T>(
+        &self,
+        mut short: Vec<Short<'_>>,
+        op: &Op<Body>,
+        charge: &mut Charge,
+    ) -> Result<(), Asked<T>> {
+        for _ in 0..TRIES {
             if short.is_empty() {
-                return Ok(charge);
+                return Ok(());
             }
-            drop(charge);
-            // Nobody else expires items for the same bytes meanwhile, for the estimates are held.
-            self.expire(short).await?;
-            tries -= 1;
+            self.expire(&short).await?;
+            for mut one in std::mem::take(&mut short) {
+                let room = self.find_room(one.container, one.of, &one.allowance, op);
+                match room.await? {
+                    Room::Charged(bytes) => charge.add(one.allowance, bytes),
+                    Room::Short(full, None) => return Err(Asked::Full(full)),
+                    Room::Short(full, Some(before)) => {
+                        (one.full, one.before) = (full, before);
+                        short.push(one);
+                    }
+                }
+            }
+        }
+        match short.pop() {
+            None => Ok(()),
+            Some(one) => Err(Asked::Full(one.full)),
         }
     }
 
@@ -332,22 +372,22 @@ impl Core {
         }
     }
 
-    /// Expires, on all nodes, what ends before a moment in each of these containers. Nothing is expired for a write that is
-    /// refused: where one of them takes no command more, none gets one.
-    async fn expire<T>(&self, short: Vec<(&str, SystemTime, Full)>) -> Result<(), Asked<T>> {
-        let command = |before: SystemTime| Command::ExpireBefore(millis(before));
-        for (container, before, full) in &short {
-            if !self.takes_command::<T>(container, command(*before)).await? {
-                return Err(Asked::Full(full.clone()));
+    /// Expires, on all nodes, what ends soonest in each of these containers. Nothing is expired for a write that is refused:
+    /// where one of them takes no command more, none gets one.
+    async fn expire<T>(&self, short: &[Short<'_>]) -> Result<(), Asked<T>> {
+        let command = |one: &Short<'_>| Command::ExpireBefore(millis(one.before));
+        for one in short {
+            if !self.takes_command::<T>(one.container, command(one)).await? {
+                return Err(Asked::Full(one.full.clone()));
             }
         }
-        for (container, before, full) in short {
+        for one in short {
             let op = self.op(Body::Command {
-                container: container.to_owned(),
-                what: command(before),
+                container: one.container.to_owned(),
+                what: command(one),
             });
             let charge = match self.let_command::<T>(&op).await {
-                Err(Asked::TooManyCommands(_)) => return Err(Asked::Full(full)),
+                Err(Asked::TooManyCommands(_)) => return Err(Asked::Full(one.full.clone())),
                 command => Charge::of(command?),
             };
             self.propose(op, charge).await.map_err(not_proposed)?;
