@@ -108,7 +108,11 @@ fn a_flipped_bit_of_a_memtable_is_not_written_again() {
         let stage = filled(&mut random);
         let before = pairs(stage.c.iter());
         let (key, _) = &before[random.below(before.len())];
-        assert!(stage.c.flip_in_memory(key.as_bytes(), random.below(1 << 20)));
+        assert!(
+            stage
+                .c
+                .flip_in_memory(key.as_bytes(), random.below(1 << 20))
+        );
         let (db, c) = (&stage.db, &stage.c);
         let mut batch = Batch::new();
         let written = match flip % 8 {
