@@ -91,13 +91,11 @@ impl WriteTtl {
     }
 }
 
-impl From<Countdown> for WriteTtl {
-    /// The lifetime of one that has not passed.
-    fn from(countdown: Countdown) -> Self {
-        WriteTtl::Kept {
-            written_at: countdown.written_at(),
-            ttl: countdown.ttl(),
-        }
+impl WriteTtl {
+    /// A lifetime that counts from the same time as another one.
+    pub fn since(countdown: Countdown, ttl: ItemTtl) -> WriteTtl {
+        let written_at = countdown.written_at();
+        WriteTtl::Kept { written_at, ttl }
     }
 }
 

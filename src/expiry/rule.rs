@@ -390,20 +390,26 @@ impl Settings {
         self.has_passed(header, now) || self.commands.hold(header)
     }
 
-    /// Whether a lifetime has passed, by the clock or under an earlier default, for an item that may be written with it: a
-    /// later floor then never covers that item by what is below a floor of now. Commands do not count. They are of what was
-    /// written before them; and how long one stands depends on what is stored.
-    pub fn has_passed_for_all(&self, countdown: Countdown, now: Timestamp) -> bool {
+    /// The ttl of an item that is written now and counts from the time of another one; none: its lifetime has passed. One that
+    /// an earlier default would have ended gets what the default of now leaves it as a ttl of its own: no floor of now is about
+    /// it, but a later one would cover it. Commands do not count, for they are of what was written before them.
+    pub fn ttl_like(&self, countdown: Countdown, now: Timestamp) -> Option<ItemTtl> {
         let header = Header {
             kind: Kind::Put,
-            seq: Seq(0),
+            seq: Seq::MAX,
             written_at: countdown.written_at(),
             ttl: countdown.ttl(),
         };
-        self.has_passed(&header, now)
+        let is_below = header.ttl == ItemTtl::Absent && header.written_at < self.inherit_floor;
+        let ttl = match self.default {
+            _ if !is_below => header.ttl,
+            DefaultMillis::Millis(n) => ItemTtl::Millis(n),
+            DefaultMillis::Off | DefaultMillis::NoDefault => ItemTtl::Never,
+        };
+        (!self.has_passed(&header, now)).then_some(ttl)
     }
 
-    /// The same without commands.
+    /// [`Settings::gone`] without commands.
     #[inline(always)]
     fn has_passed(&self, header: &Header, now: Timestamp) -> bool {
         let before_floor = header.seq < self.floor_seq;
@@ -491,9 +497,9 @@ impl ExpiryView {
         header.is_tombstone() || self.settings.gone(header, self.now)
     }
 
-    /// Whether a lifetime has passed, for what may be written with it.
-    pub fn has_passed(&self, countdown: Countdown) -> bool {
-        self.settings.has_passed_for_all(countdown, self.now)
+    /// See [`Settings::ttl_like`].
+    pub fn ttl_like(&self, countdown: Countdown) -> Option<ItemTtl> {
+        self.settings.ttl_like(countdown, self.now)
     }
 }
 

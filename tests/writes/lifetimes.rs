@@ -252,10 +252,9 @@ fn what_has_passed_is_not_written() {
         );
         f.c.set_default_ttl(DefaultTtl::Off).unwrap();
         write(&f.db, &f.c, "k", "new", Ttl::Like(&item), way);
-        assert!(
-            !f.c.contains("k").unwrap(),
-            "{way}: it had ended before ttl went off"
-        );
+        assert_eq!(f.c.item("k").unwrap().unwrap().ttl(), item.ttl(), "{way}");
+        f.c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+        assert!(!f.c.contains("k").unwrap(), "{way}: ttl was off");
         assert!(
             f.c.bulk_load_with_ttl([Ok(("k", "v", Ttl::Like(&item)))])
                 .is_err()
@@ -263,8 +262,57 @@ fn what_has_passed_is_not_written() {
     }
 }
 
+/// What an earlier default would have ended is written after it: it has what the default of now leaves it.
+#[test]
+fn an_earlier_default_ends_nothing_that_is_written_later() {
+    let hour = |n: u64| n * 3_600_000;
+    let after_hours = |n| DefaultTtl::After(ms(hour(n)));
+    for (way, own) in WAYS.iter().flat_map(|way| [(way, false), (way, true)]) {
+        let f = stage();
+        let source = f.db.container("source").unwrap();
+        source.set_default_ttl(after_hours(720)).unwrap();
+        f.c.set_default_ttl(after_hours(1)).unwrap();
+        source.put("x", "v").unwrap();
+        f.pass(hour(48));
+        if !own {
+            f.c.set_default_ttl(after_hours(720)).unwrap();
+        }
+        let item = source.item("x").unwrap().unwrap();
+        // Or the change is the batch's own.
+        let like = |batch: &mut Batch| {
+            batch.set_default_ttl(&f.c, after_hours(720));
+            batch.put_with_ttl(&f.c, "k", "new", Ttl::Like(&item));
+        };
+        match own {
+            true => {
+                let mut batch = Batch::new();
+                like(&mut batch);
+                f.db.write(batch).unwrap();
+            }
+            false => write(&f.db, &f.c, "k", "new", Ttl::Like(&item), way),
+        }
+        let ends = |c: &Container, key: &str| c.item(key).unwrap().unwrap().expires_at();
+        assert_eq!(ends(&f.c, "k"), item.expires_at(), "{way}");
+        // No later floor covers it.
+        f.c.set_default_ttl(after_hours(800)).unwrap();
+        f.c.set_default_ttl(after_hours(720)).unwrap();
+        assert_eq!(ends(&f.c, "k"), item.expires_at(), "{way}");
+        f.c.set_default_ttl(DefaultTtl::Off).unwrap();
+        write(&f.db, &f.c, "never", "new", Ttl::Like(&item), way);
+        assert_eq!(ends(&f.c, "never"), None, "{way}");
+        f.c.set_default_ttl(after_hours(720)).unwrap();
+        assert_eq!(ends(&f.c, "never"), None, "{way}");
+        f.pass(hour(672) - 1);
+        assert!(f.c.contains("k").unwrap(), "{way}");
+        f.pass(1);
+        assert!(!f.c.contains("k").unwrap(), "{way}");
+    }
+}
+
 /// An item that is written to a container with the lifetime of another.
 struct Copied {
+    /// How many defaults the container had had.
+    after: usize,
     written_at: u64,
     ttl: Option<u64>,
     is_never: bool,
@@ -275,10 +323,14 @@ struct Copied {
 struct Defaults(Vec<(u64, DefaultTtl)>);
 
 impl Defaults {
-    /// Whether it has ended by `now`, under the default of then or one before: by the definition, moment by moment.
+    /// Whether it has ended by `now`, under one of the defaults since it was written: by the definition, moment by moment.
     fn end(&self, item: &Copied, now: u64) -> bool {
+        self.end_from(item, item.after - 1, now)
+    }
+
+    fn end_from(&self, item: &Copied, first: usize, now: u64) -> bool {
         let until = self.0.iter().skip(1).map(|(at, _)| *at).chain([now]);
-        let mut spans = self.0.iter().zip(until);
+        let mut spans = self.0.iter().zip(until).skip(first);
         !item.is_never
             && spans.any(|((_, default), until)| {
                 let life = match (item.ttl, default) {
@@ -289,6 +341,26 @@ impl Defaults {
                 };
                 life.is_some_and(|life| item.written_at + life <= until)
             })
+    }
+
+    /// The item as it is written now: where it inherits, and an earlier default would have ended it, with what the last one
+    /// leaves it as its own.
+    fn written(&self, item: Copied) -> Copied {
+        let (at, last) = self.0[self.0.len() - 1];
+        let earlier = Defaults(self.0[..self.0.len() - 1].to_vec());
+        if item.ttl.is_some() || earlier.0.is_empty() || !earlier.end_from(&item, 0, at) {
+            return item;
+        }
+        match last {
+            DefaultTtl::After(time) => Copied {
+                ttl: Some(time.as_millis() as u64),
+                ..item
+            },
+            _ => Copied {
+                is_never: true,
+                ..item
+            },
+        }
     }
 }
 
@@ -336,7 +408,8 @@ fn lives_are_those_of_the_definition() {
                     let way = random.pick(&WAYS);
                     write(&f.db, &f.c, &key, &value, Ttl::Like(&item), way);
                     let since = item.written_at().duration_since(UNIX_EPOCH).unwrap();
-                    let copied = Copied {
+                    let copied = defaults.written(Copied {
+                        after: defaults.0.len(),
                         written_at: since.as_millis() as u64,
                         ttl: match item.ttl() {
                             Ttl::After(time) => Some(time.as_millis() as u64),
@@ -344,7 +417,7 @@ fn lives_are_those_of_the_definition() {
                         },
                         is_never: item.ttl() == Ttl::Never,
                         value,
-                    };
+                    });
                     copies.insert(key, (copied, item));
                 }
             }
@@ -353,10 +426,12 @@ fn lives_are_those_of_the_definition() {
                 let shown = format!("seed {seed}, step {n}: {key} {found:?} like {like:?}");
                 assert_eq!(found.is_none(), defaults.end(copied, now), "{shown}");
                 if let Some(found) = found {
-                    assert_eq!(
-                        (found.written_at(), found.ttl()),
-                        (like.written_at(), like.ttl())
-                    );
+                    let ttl = match (copied.is_never, copied.ttl) {
+                        (true, _) => Ttl::Never,
+                        (false, Some(own)) => after(own),
+                        (false, None) => Ttl::Inherit,
+                    };
+                    assert_eq!((found.written_at(), found.ttl()), (like.written_at(), ttl));
                     assert_eq!(found.value(), copied.value.as_str());
                 }
             }

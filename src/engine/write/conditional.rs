@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::base::record::Header;
-use crate::base::{ContainerId, Error, Patience, Result, Seq};
+use crate::base::{ContainerId, Countdown, Error, ItemTtl, Patience, Result, Seq};
 use crate::data::batch::{KeyRange, Op, Ops, WriteTtl};
 use crate::data::item::Item;
 use crate::data::range_tombstones::Fragments;
@@ -229,8 +229,9 @@ impl<'a> Plan<'a> {
         for condition in conditions {
             self.check_dropped(self.writes.states()[condition.container].id())?;
             if let Demand::Like(countdown) = condition.demand {
-                let lives = self.lives_at_the_stamp(condition.container, What::Like(countdown));
-                (own.ttl, own.has_passed) = (Some(countdown.into()), !lives);
+                let ttl = self.ttl_at_the_stamp(condition.container, countdown);
+                own.ttl = ttl.map(|ttl| WriteTtl::since(countdown, ttl));
+                own.has_passed = ttl.is_none();
                 continue;
             }
             let found = self.find::<P>(condition.container, &condition.key)?;
@@ -438,12 +439,7 @@ impl<'a> Plan<'a> {
     /// Judges a version that depends on the stamp: one that the batch has written, or in a container whose settings it
     /// has changed.
     fn lives_at_the_stamp(&mut self, container: usize, what: What) -> bool {
-        let views = &self.observed.containers[container].views;
-        let moment = WriteMoment {
-            first: self.observed.checked().next(),
-            now: views.now.now,
-            settled: views.settled.now,
-        };
+        let moment = self.moment_now(container);
         let mut judged = Judged {
             container,
             changes: self.observed.changes_of(container).count(),
@@ -454,6 +450,31 @@ impl<'a> Plan<'a> {
         let live = judged.live;
         self.observed.judged.push(judged);
         live
+    }
+
+    /// The ttl of an item that is to live like another one; see [`Settings::ttl_like`](crate::expiry::Settings::ttl_like).
+    fn ttl_at_the_stamp(&mut self, container: usize, countdown: Countdown) -> Option<ItemTtl> {
+        let changes = self.observed.changes_of(container).count();
+        let place = (container, changes);
+        let ttl = self
+            .observed
+            .ttl_like(place, countdown, &self.moment_now(container));
+        self.observed.judged.push(Judged {
+            container,
+            changes,
+            what: What::Like(countdown, ttl),
+            live: true,
+        });
+        ttl
+    }
+
+    fn moment_now(&self, container: usize) -> WriteMoment {
+        let views = &self.observed.containers[container].views;
+        WriteMoment {
+            first: self.observed.checked().next(),
+            now: views.now.now,
+            settled: views.settled.now,
+        }
     }
 }
 

@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::record::{Header, Kind};
-use crate::base::{ContainerId, Countdown, Error, Result, Seq, Timestamp, Wait};
+use crate::base::{ContainerId, Countdown, Error, ItemTtl, Result, Seq, Timestamp, Wait};
 use crate::data::batch::{KeyRange, WriteTtl};
 use crate::data::cursor::{Cursor, Position, Seek};
 use crate::engine::Engine;
@@ -113,8 +113,8 @@ pub(in crate::engine) enum What {
     Seen(Header),
     /// The put of this number in the batch, with this ttl.
     Own(usize, WriteTtl),
-    /// One that is to be written with a lifetime of before.
-    Like(Countdown),
+    /// One that is to be written with a lifetime of before is to have this ttl; none: that lifetime has passed.
+    Like(Countdown, Option<ItemTtl>),
 }
 
 /// A change of a container's settings by the write itself.
@@ -336,13 +336,25 @@ impl<'a> Observed<'a> {
         names.any(|(name, had)| containers.get(name).map(|state| state.id()) != *had)
     }
 
+    /// See [`Settings::ttl_like`]: by the settings of a container after so many of its changes by the batch.
+    pub fn ttl_like(
+        &self,
+        (container, changes): (usize, usize),
+        countdown: Countdown,
+        moment: &WriteMoment,
+    ) -> Option<ItemTtl> {
+        let settings = &self.containers[container].views.now.settings;
+        let settings = self.settings_after(container, changes, moment, settings);
+        settings.ttl_like(countdown, moment.now)
+    }
+
     /// Whether it is live at this moment.
     pub fn lives(&self, judged: &Judged, moment: &WriteMoment) -> bool {
         let settings = &self.containers[judged.container].views.now.settings;
         let settings = self.settings_after(judged.container, judged.changes, moment, settings);
         let header = match judged.what {
-            What::Like(countdown) => {
-                return !ExpiryView::at(moment.now, || settings).has_passed(countdown);
+            What::Like(countdown, ttl) => {
+                return settings.ttl_like(countdown, moment.now) == ttl;
             }
             What::Seen(header) => header,
             What::Own(at, ttl) => {

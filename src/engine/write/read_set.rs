@@ -181,12 +181,12 @@ impl ReadSet {
         countdown: Countdown,
     ) -> Result<Option<WriteTtl>> {
         let view = self.view(place);
-        if view.has_passed(countdown) {
+        let Some(ttl) = view.ttl_like(countdown) else {
             return Ok(None);
-        }
-        let life = view.settings.life_of(countdown.ttl());
-        self.found(engine, place, key, life.end(countdown.written_at()))?;
-        Ok(Some(countdown.into()))
+        };
+        let end = view.settings.life_of(ttl).end(countdown.written_at());
+        self.found(engine, place, key, end)?;
+        Ok(Some(WriteTtl::since(countdown, ttl)))
     }
 
     /// Called where no item was found at `key` or, in a scan, up to it: a conflict if one that lived at `now` may have

@@ -74,10 +74,12 @@ impl UpdateAction<'_> {
         let (value, ttl) = match self {
             UpdateAction::Delete => return live.map(|_| Op::Delete { container, key }),
             UpdateAction::Keep => return None,
-            UpdateAction::Put(_, WriteTtl::Like(countdown)) if view.has_passed(*countdown) => {
-                return Some(Op::Delete { container, key });
+            UpdateAction::Put(value, WriteTtl::Like(countdown)) => {
+                match view.ttl_like(*countdown) {
+                    Some(ttl) => (value, WriteTtl::since(*countdown, ttl)),
+                    None => return Some(Op::Delete { container, key }),
+                }
             }
-            UpdateAction::Put(value, WriteTtl::Like(countdown)) => (value, (*countdown).into()),
             UpdateAction::Put(value, ttl) => (value, ttl.over(live)),
         };
         Some(Op::Put {
