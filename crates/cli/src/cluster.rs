@@ -2,6 +2,7 @@
 
 use std::io::{Write, stdout};
 use std::path::Path;
+use std::time::Duration;
 
 use ebbtide_control::{Answer, ClusterStatus, Request, Secret};
 use serde_json::json;
@@ -51,7 +52,8 @@ fn asked(dir: &Path) -> Outcome<ClusterStatus> {
     }
 }
 
-fn token(dir: &Path, seconds: u64, json: bool) -> Outcome {
+fn token(dir: &Path, lasts: Duration, json: bool) -> Outcome {
+    let seconds = lasts.as_secs();
     let Answer::Token(Secret(token)) = ask(dir, &Request::ClusterToken { seconds })? else {
         return Err(other_answer());
     };
@@ -103,10 +105,17 @@ fn add(dir: &Path, json: bool) -> Outcome {
     let contact = contact.ok_or_else(|| {
         Failure::Refused("the node is no member any more: ask another one".to_owned())
     })?;
-    let join = &contact.addr;
+    let (join, by_token) = (&contact.addr, status.joins_by_token);
+    // Who joins lets no other one join without a token.
+    let token = match by_token {
+        true => " --join-by-token --token-file FILE",
+        false => "",
+    };
     let text = match json {
-        true => json!({ "cluster": status.cluster, "join": join }).to_string(),
-        false => format!("ebbtide serve NEW_DIR --cluster ADDRESS:PORT --join {join}"),
+        true => {
+            json!({ "cluster": status.cluster, "join": join, "by_token": by_token }).to_string()
+        }
+        false => format!("ebbtide serve NEW_DIR --cluster ADDRESS:PORT --join {join}{token}"),
     };
     Ok(writeln!(stdout().lock(), "{text}")?)
 }

@@ -10,6 +10,9 @@ use ebbtide::{DefaultTtl, Error, Result, Ttl};
 
 use crate::calendar;
 
+/// As long as a cluster lets a token last.
+const MOST_OF_A_TOKEN: Duration = Duration::from_secs(30 * 86_400);
+
 /// The longest lifetime, in seconds.
 const MAX_SECONDS: u64 = 2_147_483_647;
 
@@ -40,6 +43,17 @@ pub fn default_ttl(text: &str) -> Result<DefaultTtl> {
         (_, Some(time)) => Ok(DefaultTtl::After(time)),
         _ => Err(invalid("default ttl", text, allowed)),
     }
+}
+
+/// How long a token to join a cluster lasts.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for everything but 1 s to 30 days, in whole seconds.
+pub fn token_life(text: &str) -> Result<Duration> {
+    let allowed = "a time of whole seconds from 1s to 30d: 90, 30m, 7d";
+    lifetime(text)
+        .filter(|time| *time <= MOST_OF_A_TOKEN)
+        .ok_or_else(|| invalid("time", text, allowed))
 }
 
 fn lifetime(text: &str) -> Option<Duration> {

@@ -96,7 +96,12 @@ pub fn copy(home: &Home) -> Outcome<Writer> {
     if !holds_manifest(&home.dir) {
         read(home)?;
     }
-    match while_locked(home, || open_or_connect(home, Options::new())) {
+    let open = || match open_or_connect(home, Options::new()) {
+        // It stays at the time that its program gave it last.
+        Err(Error::TimeIsGiven { .. }) => open_or_connect(home, Options::new().given_time()),
+        opened => opened,
+    };
+    match while_locked(home, open) {
         Err(Error::Io { source, .. }) if is_read_only(&source) => read(home).map(Writer::Own),
         Err(Error::Locked { .. }) => follow(home).map(Writer::Own),
         opened => Ok(opened?),

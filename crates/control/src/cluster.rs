@@ -12,6 +12,9 @@ pub struct ClusterStatus {
     pub node: u64,
     /// The term of the last election that it knows of.
     pub term: u64,
+    /// The node that was asked lets nobody join without a token.
+    #[serde(default)]
+    pub joins_by_token: bool,
     /// The members, in the order of their ids.
     pub members: Vec<ClusterMember>,
 }

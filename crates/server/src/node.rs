@@ -107,8 +107,12 @@ fn options(config: &Config) -> Result<NodeOptions, ServeError> {
         options = options.join(join);
     }
     if let Some(file) = &config.token_file {
-        let token = std::fs::read_to_string(file)
-            .map_err(|error| ServeError::new(format!("{}: {error}.", file.display())))?;
+        let token = std::fs::read_to_string(file).map_err(|error| {
+            let file = file.display();
+            ServeError::new(format!(
+                "The file of the token to join by, {file}: {error}."
+            ))
+        })?;
         options = options.join_token(token.trim());
     }
     options = options.join_by_token(config.join_by_token);
@@ -355,6 +359,7 @@ async fn status(node: &Node) -> ClusterStatus {
         cluster: format!("{:032x}", own.cluster),
         node: own.id,
         term: own.term,
+        joins_by_token: node.joins_by_token(),
         members: members.collect(),
     }
 }

@@ -1,8 +1,10 @@
 //! The arguments of `ebbtide cluster`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Subcommand;
+use ebbtide_cli::given;
 
 #[derive(Subcommand)]
 pub enum ClusterAction {
@@ -36,9 +38,9 @@ pub enum ClusterAction {
         /// The folder of a node that runs
         #[arg(value_name = "DIR")]
         dir: PathBuf,
-        /// It ends after so many seconds: up to 2592000, which are 30 days
-        #[arg(long, value_name = "SECONDS", default_value_t = 3_600)]
-        lasts: u64,
+        /// It ends after this time (90, 30m, 7d): 1s to 30d
+        #[arg(long, value_name = "TIME", default_value = "1h", value_parser = given::token_life)]
+        lasts: Duration,
     },
     /// Take a member out of the cluster, for good
     ///

@@ -1,5 +1,7 @@
 //! Backups from a shell.
 
+use ebbtide::Options;
+
 use super::*;
 
 #[test]
@@ -143,4 +145,31 @@ fn nothing_is_stored_among_the_files_of_others() {
         std::fs::create_dir_all(world.path("begun").join(folder)).unwrap();
     }
     world.told(&["backup", "db", "begun"]);
+}
+
+/// As a checkpoint of a cluster's state is, of which docs/cluster.md has a backup made.
+#[test]
+fn a_database_whose_time_is_given_is_backed_up_at_that_time() {
+    let world = World::new();
+    let time = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    let db = Options::new().given_time().open(world.path("db")).unwrap();
+    db.advance_to(time).unwrap();
+    let c = db.container("c").unwrap();
+    c.put_with_ttl("lives", "v", Duration::from_secs(2))
+        .unwrap();
+    c.put_with_ttl("ends", "v", Duration::from_secs(1)).unwrap();
+    db.advance_to(time + Duration::from_secs(1)).unwrap();
+    // Beside the process that has it open, and alone.
+    world.told(&["backup", "db", "beside"]);
+    db.close().unwrap();
+    drop((c, db));
+    world.told(&["backup", "db", "alone"]);
+    world.told(&["checkpoint", "db", "copy"]);
+    world.told(&["backup", "copy", "of copy"]);
+    for store in ["beside", "alone", "of copy"] {
+        let restored = format!("restored from {store}");
+        world.told(&["restore", store, &restored]);
+        assert_eq!(world.ok(&["get", &restored, "c", "lives"]), "v");
+        world.fails(1, &["get", &restored, "c", "ends"]);
+    }
 }

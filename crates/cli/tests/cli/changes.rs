@@ -74,7 +74,7 @@ fn each_call_goes_on_from_the_version_of_the_last() {
     world.told(&["drop", "db", "a", "--yes"]);
     let (lines, third) = changes(&world, &["--since", &second]);
     assert_eq!(lines, [json(r#"{"change":"containers","names":["b"]}"#)]);
-    assert!(third.parse::<u64>().unwrap() > second.parse().unwrap());
+    assert!(third.parse::<u64>().unwrap() > second.parse::<u64>().unwrap());
 }
 
 #[test]

@@ -107,6 +107,11 @@ fn stored(number: &str, when: When, what: &Stored, life: Life) -> Body {
 }
 
 impl Node {
+    /// Whether this node lets nobody join without a token: see [`NodeOptions::join_by_token`](crate::NodeOptions::join_by_token).
+    pub fn joins_by_token(&self) -> bool {
+        self.shared.0.joins_by_token
+    }
+
     /// Makes a token by which one new node may join, before so much time is over: from 1 s to 30 days
     /// ([`NodeOptions::join_token`](crate::NodeOptions::join_token)). It is a secret; only its digest is stored.
     ///
