@@ -54,6 +54,8 @@ pub struct LoadedManifest {
     pub number: u64,
     /// Whether it ends in bytes that are no whole edit: an append was cut off.
     pub torn: bool,
+    /// Its bytes up to the end of its last edit.
+    pub bytes: Vec<u8>,
 }
 
 impl LoadedManifest {
@@ -285,12 +287,15 @@ impl<'a> Folder<'a> {
         damage: Option<Error>,
         copy: Option<Result<(PathBuf, u64)>>,
     ) -> CurrentManifest {
+        let (torn, mut bytes) = (counts.is_torn(), counts.bytes);
+        bytes.truncate(counts.end);
         CurrentManifest {
             loaded: LoadedManifest {
-                torn: counts.is_torn(),
+                torn,
                 catalogue: counts.catalogue,
                 path,
                 number: self.number,
+                bytes,
             },
             damage,
             copy,

@@ -191,18 +191,18 @@ impl Manifest {
         Ok(Manifest::over(fs, dir, number, written, catalogue))
     }
 
-    /// Continues manifest `number`, if there is no room for a new one. The bytes that were read may be only in the page
-    /// cache, if an earlier sync failed, so they are written once more, in place.
-    pub fn resume(fs: Arc<dyn Fs>, dir: &Path, number: u64) -> Result<Manifest> {
+    /// Continues manifest `number`, of which these edits were found, if there is no room for a new one. If an earlier sync
+    /// failed, what was found may have been in the page cache alone, and may be there no more: so it is not read again, but
+    /// written, in place.
+    pub fn resume(fs: Arc<dyn Fs>, dir: &Path, number: u64, found: &[u8]) -> Result<Manifest> {
         let path = dir.join(file_name::manifest(number));
-        let bytes = fs.read(&path)?;
-        let (catalogue, end) = sum(&path, &bytes)?;
+        let (catalogue, end) = sum(&path, found)?;
         let again = |path: &Path| {
             let file = fs.open(path)?;
             if fs.len(path)?.is_some_and(|len| len > end as u64) {
                 file.truncate(end as u64)?;
             }
-            file.write_at(0, &bytes[..end])?;
+            file.write_at(0, &found[..end])?;
             file.sync()?;
             Ok(file)
         };

@@ -76,7 +76,10 @@ fn edit_at_rest(
     let _lock = lock(path, options)?;
     let current = find_current(options.fs.as_ref(), path)?.ok_or_else(|| not_found(path))?;
     let LoadedManifest {
-        catalogue, number, ..
+        catalogue,
+        number,
+        bytes,
+        ..
     } = current.loaded;
     if catalogue.log.is_some() {
         let (given, allowed) = (
@@ -97,7 +100,7 @@ fn edit_at_rest(
     // Ledgers come from elsewhere.
     let misfit = |what| Error::invalid("ledger", what, "one of the copy's database");
     catalogue.step(&edit).map_err(misfit)?;
-    Manifest::resume(options.fs.clone(), path, number)?.commit(edit.changes, mark)
+    Manifest::resume(options.fs.clone(), path, number, &bytes)?.commit(edit.changes, mark)
 }
 
 fn lock(path: &Path, options: &Options) -> Result<Box<dyn Lock>> {
@@ -119,8 +122,9 @@ fn rested(path: &Path, options: &Options) -> Result<Catalogue> {
     drop(db);
     let _lock = lock(path, options)?;
     let current = find_current(fs.as_ref(), path)?.ok_or_else(|| not_found(path))?;
-    let mark = current.loaded.catalogue.time_high_water;
-    let mut manifest = Manifest::resume(fs.clone(), path, current.loaded.number)?;
+    let found = current.loaded;
+    let mark = found.catalogue.time_high_water;
+    let mut manifest = Manifest::resume(fs.clone(), path, found.number, &found.bytes)?;
     manifest.commit(vec![Change::Log(None)], mark)?;
     remove_chain(fs.as_ref(), &path.join(file_name::WAL_DIR), 0);
     Ok(manifest.catalogue().clone())

@@ -68,6 +68,8 @@ pub(in crate::engine) struct Recovered {
     pub catalogue: Catalogue,
     /// The highest number of a manifest in the folder.
     pub manifest_number: u64,
+    /// The edits of it that were found.
+    manifest: Vec<u8>,
     torn: bool,
     states: States,
     last_seq: Seq,
@@ -92,6 +94,7 @@ impl Recovered {
         Recovered {
             catalogue: stand.catalogue.clone(),
             manifest_number: 0,
+            manifest: vec![],
             torn: false,
             states: stand.states.clone(),
             last_seq: stand.last_seq,
@@ -394,6 +397,7 @@ pub(in crate::engine) fn find(path: &Path, options: &Options) -> Result<LoadedMa
                 path: path.join(file_name::manifest(0)),
                 number: 0,
                 torn: false,
+                bytes: vec![],
             })
         }
     }
@@ -482,6 +486,7 @@ pub(in crate::engine) fn bring_in(
     }
     let found = Recovered {
         manifest_number: loaded.number,
+        manifest: loaded.bytes.clone(),
         torn: loaded.torn,
         states,
         last_seq,

@@ -102,8 +102,10 @@ fn go_on_as_before(
         return Err(error);
     }
     sync_chain(fs.as_ref(), wal_dir)?;
-    clean(fs.as_ref(), path, found.manifest_number, found);
-    let mut manifest = Manifest::resume(fs.clone(), path, found.manifest_number)?;
+    let (number, bytes) = (found.manifest_number, std::mem::take(&mut found.manifest));
+    let mut manifest = Manifest::resume(fs.clone(), path, number, &bytes)?;
+    // What the last edit does not name was needed until that was durable.
+    clean(fs.as_ref(), path, number, found);
     for logged in std::mem::take(&mut found.logged) {
         manifest.note(logged);
     }
