@@ -111,16 +111,17 @@ fn lock(path: &Path, options: &Options) -> Result<Box<dyn Lock>> {
 /// The catalogue of a folder, after all that its log held went to tables, and the log itself.
 fn rested(path: &Path, options: &Options) -> Result<Catalogue> {
     let fs = &options.fs;
-    if find_current(fs.as_ref(), path)?.is_none() {
-        return Err(not_found(path));
-    }
+    let current = find_current(fs.as_ref(), path)?.ok_or_else(|| not_found(path))?;
+    let mut options = options.clone();
+    // Then it stays at the time that its program gave it last.
+    options.given_time |= current.loaded.catalogue.given_time.is_some();
     options.check()?;
-    let db = Handle::new(Engine::open(path, options)?);
+    let db = Handle::new(Engine::open(path, &options)?);
     db.flush()?;
     db.repeat_logged()?;
     db.close()?;
     drop(db);
-    let _lock = lock(path, options)?;
+    let _lock = lock(path, &options)?;
     let current = find_current(fs.as_ref(), path)?.ok_or_else(|| not_found(path))?;
     let found = current.loaded;
     let mark = found.catalogue.time_high_water;

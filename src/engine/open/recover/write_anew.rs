@@ -104,12 +104,18 @@ fn go_on_as_before(
     sync_chain(fs.as_ref(), wal_dir)?;
     let (number, bytes) = (found.manifest_number, std::mem::take(&mut found.manifest));
     let resume = || Manifest::resume(fs.clone(), path, number, &bytes);
+    let clean = || clean(fs.as_ref(), path, number, found);
     // What the last edit does not name is needed until that is durable, unless nothing else makes room for it.
-    let resumed = resume();
-    clean(fs.as_ref(), path, number, found);
-    let mut manifest = match resumed {
-        Err(error) if error.is_full() => resume()?,
-        resumed => resumed?,
+    let mut manifest = match resume() {
+        Err(error) if error.is_full() => {
+            clean();
+            resume()?
+        }
+        resumed => {
+            let manifest = resumed?;
+            clean();
+            manifest
+        }
     };
     for logged in std::mem::take(&mut found.logged) {
         manifest.note(logged);
