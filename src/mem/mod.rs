@@ -29,6 +29,7 @@ mod arena;
 mod filter;
 mod node;
 mod ranges;
+mod kept;
 mod tree;
 // on the tree
 mod load;

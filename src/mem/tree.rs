@@ -34,6 +34,7 @@ use std::{array, fmt, ptr};
 use bytes::Bytes;
 
 use super::arena::{Arena, Brk, Link, Slot, Stored};
+use super::kept::keep;
 use super::new_record::NewRecord;
 use super::node::{Gap, Inserted, Node, SLOTS, Torn};
 use super::pool::{Pool, Refused};
@@ -63,6 +64,11 @@ impl Tree {
     #[inline]
     pub fn bytes(&self) -> usize {
         self.arena.bytes()
+    }
+
+    /// The size that it is expected to grow to.
+    pub fn bytes_max(&self) -> usize {
+        self.arena.pool().bytes_max()
     }
 
     /// Whether reads check its records.
@@ -542,14 +548,16 @@ impl Window {
     /// Key and value of the current record.
     pub fn pair(&self) -> Option<Answer<Pair>> {
         let stored = self.stored()?;
-        let piece = keep(&self.tree, stored, |stored| stored.piece());
+        // SAFETY: the window holds records of its tree.
+        let piece = unsafe { keep(&self.tree, stored, |stored| stored.piece()) };
         Some(piece.map(|piece| Pair::of_piece(piece, stored.key_len())))
     }
 
     /// The value of the current record.
     pub fn value_bytes(&self) -> Option<Answer<Bytes>> {
-        self.stored()
-            .map(|stored| keep(&self.tree, stored, |stored| stored.value()))
+        let stored = self.stored()?;
+        // SAFETY: as above.
+        Some(unsafe { keep(&self.tree, stored, |stored| stored.value()) })
     }
 }
 
@@ -576,48 +584,7 @@ impl Entry<'_> {
 
     /// The value for longer than the borrow; not copied if it is a large part of the memtable.
     pub fn value_bytes(&self) -> Answer<Bytes> {
-        keep(self.tree, self.stored, |stored| stored.value())
-    }
-}
-
-/// Up to this length a copy is faster than keeping the tree alive.
-const COPY_LEAST: usize = 512;
-/// Keeping the tree alive keeps all of its memory. So bytes up to this fraction (1/64) of the tree's full size are
-/// copied: then held memory is never many times what was asked for.
-const COPY_SHARE: usize = 64;
-
-/// The bytes of a record in `tree`. Private, because it relies on that.
-fn keep(tree: &Arc<Tree>, stored: Stored<'_>, part: PartOf) -> Answer<Bytes> {
-    let bytes = part(stored);
-    if bytes.len() <= COPY_LEAST {
-        return Ok(Bytes::copy_from_slice(bytes));
-    }
-    if bytes.len() <= tree.arena.pool().bytes_max() / COPY_SHARE {
-        let mut copy = vec![];
-        copy.try_reserve_exact(bytes.len())
-            .map_err(|_| Error::out_of_memory(bytes.len()))?;
-        copy.extend_from_slice(bytes);
-        return Ok(copy.into());
-    }
-    // SAFETY: `Kept` holds the tree as long as the record, and lends it no longer than itself.
-    let stored = unsafe { stored.detach() };
-    Ok(Bytes::from_owner(Kept {
-        stored,
-        part,
-        _tree: tree.clone(),
-    }))
-}
-
-type PartOf = for<'a> fn(Stored<'a>) -> &'a [u8];
-
-struct Kept {
-    stored: Stored<'static>,
-    part: PartOf,
-    _tree: Arc<Tree>,
-}
-
-impl AsRef<[u8]> for Kept {
-    fn as_ref(&self) -> &[u8] {
-        (self.part)(self.stored)
+        // SAFETY: it was found in this tree.
+        unsafe { keep(self.tree, self.stored, |stored| stored.value()) }
     }
 }

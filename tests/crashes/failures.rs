@@ -361,7 +361,7 @@ fn a_copy_that_can_neither_be_written_nor_given_up_leaves_no_torn_manifest() {
 #[test]
 fn an_open_on_a_full_disk_makes_durable_what_it_goes_on_with() {
     for seed in 0..40 {
-        // What a sync has failed to write is there at one read and perhaps not at the next.
+        // The bytes of a sync that failed are there at one read, and perhaps not at the next.
         let (sim, clock) = (Sim::new(seed), ManualClock::new(START));
         sim.set_failed_sync(FailedSync::Forgotten);
         let db = stepped(&sim, &clock);

@@ -559,7 +559,7 @@ fn a_command_takes_the_same_time_whatever_is_stored() {
     assert!(c.is_empty().unwrap());
 }
 
-/// What many commands concern is reclaimed before `reclaim_within`, so that there is room for the next.
+/// Records that many commands concern are reclaimed before `reclaim_within`, so that there is room for the next.
 #[test]
 fn many_commands_hurry_reclaiming() {
     let f = Stage::small();

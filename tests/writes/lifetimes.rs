@@ -262,7 +262,7 @@ fn what_has_passed_is_not_written() {
     }
 }
 
-/// What an earlier default would have ended is written after it: it has what the default of now leaves it.
+/// An item that an earlier default would have ended is written after it: it has what the default of now leaves it.
 #[test]
 fn an_earlier_default_ends_nothing_that_is_written_later() {
     let hour = |n: u64| n * 3_600_000;

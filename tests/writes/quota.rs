@@ -320,7 +320,7 @@ fn a_load_that_is_refused_ends_nothing() {
     }
 }
 
-/// What is expired for one quota makes room in the other, but is expired only where both have room then.
+/// Items that are expired for one quota make room in the other, and are expired only where both have room then.
 #[test]
 fn a_write_that_another_quota_refuses_ends_nothing() {
     let write = |how: u64, db: &ebbtide::Database, c: &Container, items: u64| match how {

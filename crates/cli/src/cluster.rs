@@ -106,7 +106,7 @@ fn add(dir: &Path, json: bool) -> Outcome {
         Failure::Refused("the node is no member any more: ask another one".to_owned())
     })?;
     let (join, by_token) = (&contact.addr, status.joins_by_token);
-    // Who joins lets no other one join without a token.
+    // The new member asks others for a token, too.
     let token = match by_token {
         true => " --join-by-token --token-file FILE",
         false => "",

@@ -335,10 +335,9 @@ impl Engine {
 
     fn look_at(&self, of: QuotaScope<'_>) -> Vec<LiveEstimate> {
         let states = self.states_of(of).into_iter();
-        let estimates = states.map(|state| LiveEstimate {
-            read_state: state.pin(),
-            view: self.expiry_view(&state),
-            state,
+        let estimates = states.map(|state| {
+            let view = self.expiry_view(&state);
+            LiveEstimate::new(state, view)
         });
         estimates.collect()
     }
@@ -363,26 +362,20 @@ impl Engine {
                 after.insert((op.container(), key), weight(op));
             }
         }
-        let mut growth = LiveGrowth {
-            weight: 0,
-            replaces: vec![],
-        };
+        let (mut added, mut replaces) = (0, vec![]);
         for ((container, key), weight) in after {
             let state = states.iter().find(|state| state.id() == container);
             // A dropped container fails later.
             let Some(state) = state else { continue };
-            growth.weight += weight;
+            added += weight;
             if let Some(item) = ReadPoint::<Wait>::new(self, state, None)?.item(key)? {
                 let end = item.expires_at();
                 let end = end.map_or(Timestamp::MAX, Timestamp::from_system_time_up);
-                growth.replaces.push(Replaced {
-                    container,
-                    end,
-                    bytes: weight_of(item.key(), item.value()),
-                });
+                let bytes = weight_of(item.key(), item.value());
+                replaces.push(Replaced::new(container, end, bytes));
             }
         }
-        Ok(growth)
+        Ok(LiveGrowth::new(added, replaces))
     }
 
     /// The same of a bulk load, by estimates. They do not tell when what it replaces ends: so nothing is counted on once
@@ -401,14 +394,8 @@ impl Engine {
         };
         let live = |read_state| estimate(read_state, &view).live.bytes;
         let added = live(&with_load).saturating_sub(live(&read_state));
-        LiveGrowth {
-            weight,
-            replaces: vec![Replaced {
-                container: state.id(),
-                end: SOONEST,
-                bytes: weight.saturating_sub(added),
-            }],
-        }
+        let replaced = Replaced::new(state.id(), SOONEST, weight.saturating_sub(added));
+        LiveGrowth::new(weight, vec![replaced])
     }
 
     /// Expires the items that end soonest, until these writes fit in all scopes with some to spare. Else the scope that has
@@ -427,12 +414,12 @@ impl Engine {
         }
         let command = |end: Timestamp| SettingsChange::Expire(Expire::Before(end.after(1)));
         // Nothing is expired for a write that is refused: where one of several would take no command, none gets one.
-        let takes = |(one, end): &(LiveEstimate, Timestamp)| self.takes(one, command(*end));
-        if self.clock.read().unsettled || !plan.0.iter().all(takes) {
+        let takes = |(one, end): (&LiveEstimate, Timestamp)| self.takes(one, command(end));
+        if self.clock.read().unsettled || !plan.iter().all(takes) {
             return Ok(short.first().map(|short| short.of));
         }
-        for (one, end) in &plan.0 {
-            match self.change_settings(&one.state, command(*end)) {
+        for (one, end) in plan.iter() {
+            match self.change_settings(one.state(), command(end)) {
                 Err(Error::ContainerDropped { .. }) => {}
                 Err(Error::TooManyCommands { .. } | Error::ClockUnsettled { .. }) => {
                     return Ok(short.first().map(|short| short.of));
@@ -452,7 +439,7 @@ impl Engine {
         let (limit, seen, now) = (quota.max_live_bytes, self.look_at(of), self.now());
         let live_after = |end: Timestamp| {
             let end_of = |container| plan.of(container).max(end);
-            let after = |one: &LiveEstimate| one.live_bytes_after(end_of(one.state.id()));
+            let after = |one: &LiveEstimate| one.live_bytes_after(end_of(one.state().id()));
             seen.iter().map(after).sum::<u64>() + growth.bytes_after(end_of)
         };
         if live_after(Timestamp(0)) <= limit {
@@ -475,7 +462,7 @@ impl Engine {
         }
         for one in seen {
             let ends_some = one.live_bytes_after(end) < one.live_bytes();
-            if ends_some && plan.of(one.state.id()) < end {
+            if ends_some && plan.of(one.state().id()) < end {
                 plan.add(one, end);
             }
         }
@@ -484,8 +471,8 @@ impl Engine {
 
     /// Whether a container has room for a command more.
     fn takes(&self, one: &LiveEstimate, command: SettingsChange) -> bool {
-        let after = self.settings_after(&one.state, command, one.view.now);
-        one.state.check_standing(&command, &after).is_ok()
+        let after = self.settings_after(one.state(), command, one.now());
+        one.state().check_standing(&command, &after).is_ok()
     }
 
     #[cold]

@@ -105,7 +105,7 @@ fn go_on_as_before(
     let (number, bytes) = (found.manifest_number, std::mem::take(&mut found.manifest));
     let resume = || Manifest::resume(fs.clone(), path, number, &bytes);
     let clean = || clean(fs.as_ref(), path, number, found);
-    // What the last edit does not name is needed until that is durable, unless nothing else makes room for it.
+    // Files that the last edit does not name are needed until that is durable, unless nothing else makes room for it.
     let mut manifest = match resume() {
         Err(error) if error.is_full() => {
             clean();

@@ -19,18 +19,33 @@ pub(super) const SOONEST: Timestamp = Timestamp(1);
 
 /// An item that writes replace.
 pub(super) struct Replaced {
-    pub(super) container: ContainerId,
-    pub(super) end: Timestamp,
-    pub(super) bytes: u64,
+    container: ContainerId,
+    end: Timestamp,
+    bytes: u64,
 }
 
 /// By how much writes would make live bytes grow.
 pub(super) struct LiveGrowth {
-    pub(super) weight: u64,
-    pub(super) replaces: Vec<Replaced>,
+    weight: u64,
+    replaces: Vec<Replaced>,
+}
+
+impl Replaced {
+    pub(super) fn new(container: ContainerId, end: Timestamp, bytes: u64) -> Replaced {
+        Replaced {
+            container,
+            end,
+            bytes,
+        }
+    }
 }
 
 impl LiveGrowth {
+    /// By so many bytes, and less by what they replace.
+    pub(super) fn new(weight: u64, replaces: Vec<Replaced>) -> LiveGrowth {
+        LiveGrowth { weight, replaces }
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         self.bytes_after(|_| Timestamp(0))
     }
@@ -45,9 +60,14 @@ impl LiveGrowth {
 
 /// The moments up to which items are to be expired: at most one for a container.
 #[derive(Default)]
-pub(super) struct Expirations(pub(super) Vec<(LiveEstimate, Timestamp)>);
+pub(super) struct Expirations(Vec<(LiveEstimate, Timestamp)>);
 
 impl Expirations {
+    /// Each container, and its moment.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&LiveEstimate, Timestamp)> {
+        self.0.iter().map(|(one, end)| (one, *end))
+    }
+
     pub(super) fn of(&self, container: ContainerId) -> Timestamp {
         let own = self.0.iter().find(|(one, _)| one.state.id() == container);
         own.map_or(Timestamp(0), |(_, end)| *end)
@@ -62,12 +82,30 @@ impl Expirations {
 
 /// A container as it is.
 pub(super) struct LiveEstimate {
-    pub(super) state: Arc<ContainerState>,
-    pub(super) read_state: Arc<ReadState>,
-    pub(super) view: ExpiryView,
+    state: Arc<ContainerState>,
+    read_state: Arc<ReadState>,
+    view: ExpiryView,
 }
 
 impl LiveEstimate {
+    /// By this view, of the state that is there now.
+    pub(super) fn new(state: Arc<ContainerState>, view: ExpiryView) -> LiveEstimate {
+        LiveEstimate {
+            read_state: state.pin(),
+            state,
+            view,
+        }
+    }
+
+    pub(super) fn state(&self) -> &Arc<ContainerState> {
+        &self.state
+    }
+
+    /// The moment it is of.
+    pub(super) fn now(&self) -> Timestamp {
+        self.view.now
+    }
+
     pub(super) fn live_bytes(&self) -> u64 {
         estimate(&self.read_state, &self.view).live.bytes
     }
