@@ -40,7 +40,7 @@ use super::node::{Gap, Inserted, Node, SLOTS, Torn};
 use super::pool::{Pool, Refused};
 use crate::base::record::Header;
 use crate::base::sync::{Backoff, CachePadded};
-use crate::base::{Error, Result as Answer, Seq};
+use crate::base::{Result as Answer, Seq};
 use crate::data::item::Pair;
 
 /// The tree and its memory.
