@@ -160,7 +160,8 @@ fn a_database_whose_time_is_given_is_backed_up_at_that_time() {
     c.put_with_ttl("ends", "v", Duration::from_secs(1)).unwrap();
     db.advance_to(time + Duration::from_secs(1)).unwrap();
     // Beside the process that has it open, and alone.
-    world.ok(&["backup", "db", "beside"]);
+    let beside = world.run(&["backup", "db", "beside"]);
+    assert_eq!(beside.status, 0, "{}", beside.err);
     db.close().unwrap();
     drop((c, db));
     world.told(&["backup", "db", "alone"]);
