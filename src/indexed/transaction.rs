@@ -186,7 +186,7 @@ impl<'t> IndexedTransaction<'t> {
     }
 
     /// Writes the entry of an item. False: it has to stay for ever, for by what its container has seen a life like the item's
-    /// has passed.
+    /// has passed, or would have under an earlier default: what it has instead does not follow later ones.
     pub(super) fn put_entry(
         &self,
         index: &Definition,
@@ -197,7 +197,13 @@ impl<'t> IndexedTransaction<'t> {
         let (tx, entries) = (self.transaction, &index.entries);
         let value = if index.is_unique { key } else { &[] };
         tx.put_with_ttl(entries, entry, value, ttl)?;
-        let has_its_life = !matches!(ttl, Ttl::Since(_)) || tx.contains(entries, entry)?;
+        let has_its_life = match ttl {
+            Ttl::Since(countdown) => {
+                let written = tx.item(entries, entry)?;
+                written.is_some_and(|written| written.countdown().1 == countdown.ttl())
+            }
+            _ => true,
+        };
         if !has_its_life {
             tx.put_with_ttl(entries, entry, value, Ttl::Never)?;
         }
