@@ -94,9 +94,11 @@ impl Container {
             if !is_done && !put(Some(at), &|item| Ttl::Like(item))? {
                 continue;
             }
-            // A default of before may have ended such a lifetime for the entries' container, if the clock went back.
+            // A default of before may have ended such a lifetime for the entries' container, if the clock went back. What is
+            // written instead does not follow later defaults.
             for entry in of_item {
-                if !entries.contains(entry)? {
+                let ttl = entries.item(entry)?.map(|entry| entry.ttl());
+                if ttl != Some(items[at].ttl()) {
                     put(Some(at), &|_| Ttl::Never)?;
                     break;
                 }
