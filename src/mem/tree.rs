@@ -34,7 +34,7 @@ use std::{array, fmt, ptr};
 use bytes::Bytes;
 
 use super::arena::{Arena, Brk, Link, Slot, Stored};
-use super::kept::keep;
+use super::kept::{PartOf, keep};
 use super::new_record::NewRecord;
 use super::node::{Gap, Inserted, Node, SLOTS, Torn};
 use super::pool::{Pool, Refused};
@@ -66,9 +66,10 @@ impl Tree {
         self.arena.bytes()
     }
 
-    /// The size that it is expected to grow to.
-    pub fn bytes_max(&self) -> usize {
-        self.arena.pool().bytes_max()
+    /// The bytes of one of its records. Private, because it relies on that.
+    fn kept(self: &Arc<Self>, stored: Stored<'_>, part: PartOf) -> Answer<Bytes> {
+        // SAFETY: the record is in the tree's arena.
+        unsafe { keep(self, self.arena.pool().bytes_max(), stored, part) }
     }
 
     /// Whether reads check its records.
@@ -548,16 +549,14 @@ impl Window {
     /// Key and value of the current record.
     pub fn pair(&self) -> Option<Answer<Pair>> {
         let stored = self.stored()?;
-        // SAFETY: the window holds records of its tree.
-        let piece = unsafe { keep(&self.tree, stored, |stored| stored.piece()) };
+        let piece = self.tree.kept(stored, |stored| stored.piece());
         Some(piece.map(|piece| Pair::of_piece(piece, stored.key_len())))
     }
 
     /// The value of the current record.
     pub fn value_bytes(&self) -> Option<Answer<Bytes>> {
-        let stored = self.stored()?;
-        // SAFETY: as above.
-        Some(unsafe { keep(&self.tree, stored, |stored| stored.value()) })
+        self.stored()
+            .map(|stored| self.tree.kept(stored, |stored| stored.value()))
     }
 }
 
@@ -584,7 +583,6 @@ impl Entry<'_> {
 
     /// The value for longer than the borrow; not copied if it is a large part of the memtable.
     pub fn value_bytes(&self) -> Answer<Bytes> {
-        // SAFETY: it was found in this tree.
-        unsafe { keep(self.tree, self.stored, |stored| stored.value()) }
+        self.tree.kept(self.stored, |stored| stored.value())
     }
 }

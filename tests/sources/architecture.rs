@@ -21,9 +21,10 @@ mod named;
 
 /// These shelves do not know of each other.
 const SIBLINGS: [&str; 3] = ["wal", "mem", "table"];
-const UNSAFE: [&str; 6] = [
+const UNSAFE: [&str; 7] = [
     "base/prefetch.rs",
     "mem/arena.rs",
+    "mem/kept.rs",
     "mem/load.rs",
     "mem/node.rs",
     "mem/tree.rs",

@@ -159,6 +159,8 @@ fn a_database_whose_time_is_given_is_backed_up_at_that_time() {
         .unwrap();
     c.put_with_ttl("ends", "v", Duration::from_secs(1)).unwrap();
     db.advance_to(time + Duration::from_secs(1)).unwrap();
+    // The time of a write is what others see of it.
+    c.put("later", "v").unwrap();
     // Beside the process that has it open, and alone.
     let beside = world.run(&["backup", "db", "beside"]);
     assert_eq!(beside.status, 0, "{}", beside.err);
