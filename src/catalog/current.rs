@@ -36,6 +36,8 @@
 
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
+
 use crate::base::error::{BEYOND_REPAIR, Error, Result};
 use crate::base::file_name;
 use crate::catalog::edit::Catalogue;
@@ -55,7 +57,7 @@ pub struct LoadedManifest {
     /// Whether it ends in bytes that are no whole edit: an append was cut off.
     pub torn: bool,
     /// Its bytes up to the end of its last edit.
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
 }
 
 impl LoadedManifest {
@@ -287,15 +289,13 @@ impl<'a> Folder<'a> {
         damage: Option<Error>,
         copy: Option<Result<(PathBuf, u64)>>,
     ) -> CurrentManifest {
-        let (torn, mut bytes) = (counts.is_torn(), counts.bytes);
-        bytes.truncate(counts.end);
         CurrentManifest {
             loaded: LoadedManifest {
-                torn,
+                torn: counts.is_torn(),
                 catalogue: counts.catalogue,
                 path,
                 number: self.number,
-                bytes,
+                bytes: Bytes::from(counts.bytes).slice(..counts.end),
             },
             damage,
             copy,

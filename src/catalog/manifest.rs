@@ -191,18 +191,19 @@ impl Manifest {
         Ok(Manifest::over(fs, dir, number, written, catalogue))
     }
 
-    /// Continues manifest `number`, of which these edits were found, if there is no room for a new one. If an earlier sync
-    /// failed, what was found may have been in the page cache alone, and may be there no more: so it is not read again, but
-    /// written, in place.
+    /// Continues manifest `number`, in which these bytes were found, where there is no room for a new one. After a failed sync
+    /// bytes may have been in the page cache alone, and may be gone at the next read. So they are not read again, and are
+    /// written once more, in place.
     pub fn resume(fs: Arc<dyn Fs>, dir: &Path, number: u64, found: &[u8]) -> Result<Manifest> {
         let path = dir.join(file_name::manifest(number));
-        let (catalogue, end) = sum(&path, found)?;
+        let (catalogue, _) = sum(&path, found)?;
+        let len = found.len() as u64;
         let again = |path: &Path| {
             let file = fs.open(path)?;
-            if fs.len(path)?.is_some_and(|len| len > end as u64) {
-                file.truncate(end as u64)?;
+            if fs.len(path)?.is_some_and(|stored| stored > len) {
+                file.truncate(len)?;
             }
-            file.write_at(0, &found[..end])?;
+            file.write_at(0, found)?;
             file.sync()?;
             Ok(file)
         };
@@ -210,7 +211,7 @@ impl Manifest {
         let written = Written {
             file,
             copy: again(&copy_path(dir, number)).ok(),
-            len: end as u64,
+            len,
         };
         Ok(Manifest::over(fs, dir, number, written, catalogue))
     }

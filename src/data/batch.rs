@@ -89,9 +89,7 @@ impl WriteTtl {
             _ => self,
         }
     }
-}
 
-impl WriteTtl {
     /// A lifetime that counts from the same time as another one.
     pub fn since(countdown: Countdown, ttl: ItemTtl) -> WriteTtl {
         let written_at = countdown.written_at();

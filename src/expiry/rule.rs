@@ -390,9 +390,11 @@ impl Settings {
         self.has_passed(header, now) || self.commands.hold(header)
     }
 
-    /// The ttl of an item that is written now and counts from the time of another one; none: its lifetime has passed. One that
-    /// an earlier default would have ended gets what the default of now leaves it as a ttl of its own: no floor of now is about
-    /// it, but a later one would cover it. Commands do not count, for they are of what was written before them.
+    /// The ttl of an item that is written now and counts from the time of another one; none: that lifetime has passed.
+    ///
+    /// An item that inherits, and counts from a time below `inherit_floor`, gets the current default as a ttl of its own. The
+    /// floor does not cover it, because it is written later; the next floor, which includes this one, would. Commands concern
+    /// what was written before them, and so do not count.
     pub fn ttl_like(&self, countdown: Countdown, now: Timestamp) -> Option<ItemTtl> {
         let header = Header {
             kind: Kind::Put,

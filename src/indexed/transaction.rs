@@ -185,8 +185,8 @@ impl<'t> IndexedTransaction<'t> {
         entry::encoded(index_key, index.is_unique, key)
     }
 
-    /// Writes the entry of an item. False: it has to stay for ever, for by what its container has seen a life like the item's
-    /// has passed, or would have under an earlier default: what it has instead does not follow later ones.
+    /// Writes the entry of an item. False: it has to stay for ever. In its container a life like the item's has passed, or an
+    /// earlier default would have ended it; then the entry has a ttl of its own, which does not follow later defaults.
     pub(super) fn put_entry(
         &self,
         index: &Definition,

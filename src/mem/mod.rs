@@ -15,6 +15,7 @@
 //! * `new_record`: a record to be stored, and its check
 //! * `arena`: memory that only grows, and records in it
 //! * `filter`: which keys are certainly missing
+//! * `kept`: bytes of records that outlive a borrow
 //! * `node`, `tree`: the order of records
 //! * `load`: filling an empty tree
 //! * `ranges`: range deletes

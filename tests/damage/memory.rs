@@ -81,15 +81,15 @@ fn a_flipped_bit_of_a_memtable_is_no_answer_to_a_paranoid_read() {
         let before = pairs(c.iter());
         let (key, value) = &before[random.below(before.len())];
         assert!(c.flip_in_memory(key.as_bytes(), random.below(1 << 20)));
-        let same = |read: ebbtide::Result<Option<ebbtide::Value>>| match read {
+        let is_refused = |read: ebbtide::Result<Option<ebbtide::Value>>| match read {
             Ok(None) => false,
             Ok(Some(read)) => panic!("{flip}: an answer, {:?} for {value:?}", &*read),
             Err(error) => is_memory(&error),
         };
         let (key, all) = (key.as_str(), || c.iter().rev().chain(c.iter()));
         let is_found = match flip % 4 {
-            0 => same(c.get(key)),
-            1 => same(c.get_many([key]).map(|mut all| all.remove(0))),
+            0 => is_refused(c.get(key)),
+            1 => is_refused(c.get_many([key]).map(|mut all| all.remove(0))),
             2 => c.contains(key).is_err_and(|error| is_memory(&error)),
             _ => all().any(|item| item.is_err_and(|error| is_memory(&error))),
         };

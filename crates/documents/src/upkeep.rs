@@ -94,8 +94,8 @@ impl Container {
             if !is_done && !put(Some(at), &|item| Ttl::Like(item))? {
                 continue;
             }
-            // A default of before may have ended such a lifetime for the entries' container, if the clock went back. What is
-            // written instead does not follow later defaults.
+            // An earlier default of the entries' container may have ended such a lifetime, if the clock went back. Then the
+            // entry has a ttl of its own, which does not follow later defaults.
             for entry in of_item {
                 let ttl = entries.item(entry)?.map(|entry| entry.ttl());
                 if ttl != Some(items[at].ttl()) {

@@ -50,9 +50,9 @@ const HURRY: f64 = 0.8125;
 /// this many of the others in turn.
 const LOOKED_AT: usize = 512;
 
-/// While so many commands stand in a container, they do not hurry reclaiming.
+/// Up to so many commands of a container, the records that they end are due by `reclaim_within`.
 const COMMANDS_AT_LEISURE: usize = Commands::MOST / 4;
-/// From so many on, what they reach is due at once.
+/// From so many on, they are due at once.
 const COMMANDS_AT_ONCE: usize = Commands::MOST / 2;
 
 /// After this long without a write, reclaiming has no other work to compete with.
@@ -72,23 +72,34 @@ impl Engine {
         }
     }
 
-    /// The goals for one container. Where many commands stand, what they reach is due sooner: none of them goes before that is
-    /// off the disk, and no more than [`Commands::MOST`] are taken.
+    /// The goals for one container.
     pub(in crate::engine) fn goals_of(&self, state: &ContainerState) -> Goals {
-        let goals = self.goals();
-        let settings = state.whole_settings();
-        let mut stand = settings.commands.iter().len();
-        if stand > COMMANDS_AT_LEISURE {
-            let needed = state.needed_of(&settings, self.snapshots.oldest());
-            stand = needed.commands.iter().len();
-        }
-        let spare = COMMANDS_AT_ONCE - stand.clamp(COMMANDS_AT_LEISURE, COMMANDS_AT_ONCE);
-        let whole = COMMANDS_AT_ONCE - COMMANDS_AT_LEISURE;
         Goals {
-            reclaim_within: goals.reclaim_within / whole as u64 * spare as u64,
-            reclaim_strict: goals.reclaim_strict || stand > COMMANDS_AT_LEISURE,
             scan_credit: state.scan_credit(),
             paid_by_passing: state.paid_by_passing(),
+            ..self.hurried(self.goals(), state)
+        }
+    }
+
+    /// The goals where many commands stand: records that a command ends are due sooner, because it stands until they are off
+    /// the disk, and at most [`Commands::MOST`] are taken.
+    fn hurried(&self, goals: Goals, state: &ContainerState) -> Goals {
+        let settings = state.whole_settings();
+        if settings.commands.iter().len() <= COMMANDS_AT_LEISURE {
+            return goals;
+        }
+        let needed = state.needed_of(&settings, self.snapshots.oldest());
+        let stand = needed.commands.iter().len();
+        if stand <= COMMANDS_AT_LEISURE {
+            return goals;
+        }
+        let (spare, of) = (
+            COMMANDS_AT_ONCE.saturating_sub(stand),
+            COMMANDS_AT_ONCE - COMMANDS_AT_LEISURE,
+        );
+        Goals {
+            reclaim_within: goals.reclaim_within / of as u64 * spare as u64,
+            reclaim_strict: true,
             ..goals
         }
     }
@@ -158,12 +169,13 @@ impl Engine {
 
     /// From 0 to 1, how near the nearest deadline of all containers is; see [`pressure`].
     fn deadline_pressure(&self) -> f64 {
+        let goals = self.goals();
         let states = self.containers.all();
         let pressures = states.iter().map(|state| {
             pressure(
                 &state.pin().version.facts(),
                 &self.settled_view(state),
-                &self.goals_of(state),
+                &self.hurried(goals, state),
             )
         });
         pressures.fold(0.0, f64::max)

@@ -24,6 +24,8 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
+
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::AtomicU64;
 use crate::base::{Error, HIGHEST_NUMBER, Result, Seq, TableId, file_name, spans};
@@ -68,8 +70,8 @@ pub(in crate::engine) struct Recovered {
     pub catalogue: Catalogue,
     /// The highest number of a manifest in the folder.
     pub manifest_number: u64,
-    /// The edits of it that were found.
-    manifest: Vec<u8>,
+    /// The bytes that were found in it.
+    manifest: Bytes,
     torn: bool,
     states: States,
     last_seq: Seq,
@@ -94,7 +96,7 @@ impl Recovered {
         Recovered {
             catalogue: stand.catalogue.clone(),
             manifest_number: 0,
-            manifest: vec![],
+            manifest: Bytes::new(),
             torn: false,
             states: stand.states.clone(),
             last_seq: stand.last_seq,
@@ -397,7 +399,7 @@ pub(in crate::engine) fn find(path: &Path, options: &Options) -> Result<LoadedMa
                 path: path.join(file_name::manifest(0)),
                 number: 0,
                 torn: false,
-                bytes: vec![],
+                bytes: Bytes::new(),
             })
         }
     }

@@ -128,7 +128,7 @@ impl ReadPoint<'_, Wait> {
                 values.push(None);
                 continue;
             };
-            if self.is_paranoid() {
+            if self.checks() {
                 hit.check()?;
             }
             values.push(match self.is_live(&hit.header(), &view) {

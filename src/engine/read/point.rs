@@ -76,6 +76,8 @@ pub struct ReadPoint<'a, P> {
     read_state: Guard<Arc<ReadState>>,
     /// Later writes are not seen.
     seq: Seq,
+    /// Records in memory are held to their checks.
+    checks: bool,
     patience: PhantomData<P>,
 }
 
@@ -96,8 +98,7 @@ impl Hit<'_> {
         }
     }
 
-    /// Fails if it is not as it was stored, for a write that may store its value again, with a new check, and for paranoid
-    /// reads. A block was checked when it was read.
+    /// Fails if it is not as it was stored. A block was checked when it was read.
     pub(super) fn check(&self) -> Result<()> {
         match self {
             Hit::Memory(entry) => entry.check(),
@@ -243,13 +244,26 @@ impl<'a, P: Patience> ReadPoint<'a, P> {
             moment,
             read_state,
             seq,
+            checks: engine.options.paranoid_memory_checks,
             patience: PhantomData,
         })
     }
 
+    /// The same for a write that may store what it reads again, with a new check.
+    pub(in crate::engine) fn checked(self) -> ReadPoint<'a, P> {
+        ReadPoint {
+            checks: true,
+            ..self
+        }
+    }
+
     /// The same, taken now.
     pub(super) fn renewed(&self) -> Result<ReadPoint<'a, P>, P::Failure> {
-        ReadPoint::with(self.engine, self.state, self.pin, self.moment)
+        let renewed = ReadPoint::with(self.engine, self.state, self.pin, self.moment);
+        renewed.map(|renewed| ReadPoint {
+            checks: self.checks,
+            ..renewed
+        })
     }
 
     /// The read state that it sees, and up to which sequence number.
@@ -286,7 +300,7 @@ impl<'a, P: Patience> ReadPoint<'a, P> {
                 self.wait_for_catch_up()?;
                 return Ok(None);
             };
-            if self.is_paranoid() {
+            if self.checks {
                 hit.check()?;
             }
             let header = hit.header();
@@ -310,9 +324,9 @@ impl<'a, P: Patience> ReadPoint<'a, P> {
         }
     }
 
-    /// See `Options::paranoid_memory_checks`.
-    pub(super) fn is_paranoid(&self) -> bool {
-        self.engine.options.paranoid_memory_checks
+    /// Whether records in memory are held to their checks.
+    pub(super) fn checks(&self) -> bool {
+        self.checks
     }
 
     /// Clock and settings; to be read after versions were looked for.
@@ -395,16 +409,6 @@ impl<'a, P: Patience> ReadPoint<'a, P> {
     pub fn item(&mut self, key: &[u8]) -> Result<Option<Item>, P::Failure> {
         let (engine, moment) = (self.engine, self.moment);
         self.read(key, |hit, view| {
-            let (header, now) = (hit.header(), read_at(engine, moment));
-            Ok(item(&header, key, hit.value::<P>()?, view, now))
-        })
-    }
-
-    /// The same for a transaction, which may write its value again.
-    pub fn checked_item(&mut self, key: &[u8]) -> Result<Option<Item>, P::Failure> {
-        let (engine, moment) = (self.engine, self.moment);
-        self.read(key, |hit, view| {
-            hit.check()?;
             let (header, now) = (hit.header(), read_at(engine, moment));
             Ok(item(&header, key, hit.value::<P>()?, view, now))
         })

@@ -444,12 +444,12 @@ impl<'a> Plan<'a> {
             container,
             changes: self.observed.changes_of(container).count(),
             what,
-            live: false,
+            holds: false,
         };
-        judged.live = self.observed.lives(&judged, &moment);
-        let live = judged.live;
+        judged.holds = self.observed.holds(&judged, &moment);
+        let lives = judged.holds;
         self.observed.judged.push(judged);
-        live
+        lives
     }
 
     /// The ttl of an item that is to live like another one; see [`Settings::ttl_like`](crate::expiry::Settings::ttl_like).
@@ -463,7 +463,7 @@ impl<'a> Plan<'a> {
             container,
             changes,
             what: What::Like(countdown, ttl),
-            live: true,
+            holds: true,
         });
         ttl
     }

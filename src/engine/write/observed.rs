@@ -98,22 +98,22 @@ impl<'a> ObservedKeys<'a> {
     }
 }
 
-/// A judgement that depends on the stamp: that a version is live, or that it is not.
+/// A judgement that depends on the stamp, and what it was before there was one.
 pub(in crate::engine) struct Judged {
     /// The place of the container.
     pub container: usize,
     /// How many changes of the container's settings come before it in the batch.
     pub changes: usize,
     pub what: What,
-    pub live: bool,
+    pub holds: bool,
 }
 
 pub(in crate::engine) enum What {
-    /// A version that was read.
+    /// A version that was read is live.
     Seen(Header),
-    /// The put of this number in the batch, with this ttl.
+    /// The put of this number in the batch, with this ttl, is live.
     Own(usize, WriteTtl),
-    /// One that is to be written with a lifetime of before is to have this ttl; none: that lifetime has passed.
+    /// An item that is to live like another one gets this ttl; none: that lifetime has passed.
     Like(Countdown, Option<ItemTtl>),
 }
 
@@ -323,7 +323,7 @@ impl<'a> Observed<'a> {
                 return changed(of.some_key());
             }
         }
-        let otherwise = |judged: &&Judged| self.lives(judged, moment) != judged.live;
+        let otherwise = |judged: &&Judged| self.holds(judged, moment) != judged.holds;
         Ok(self.judged.iter().find(otherwise).map(|judged| {
             let (container, key) = (judged.container, vec![]);
             Fault::Changed(Changed { container, key })
@@ -348,8 +348,8 @@ impl<'a> Observed<'a> {
         settings.ttl_like(countdown, moment.now)
     }
 
-    /// Whether it is live at this moment.
-    pub fn lives(&self, judged: &Judged, moment: &WriteMoment) -> bool {
+    /// Whether it holds at this moment.
+    pub fn holds(&self, judged: &Judged, moment: &WriteMoment) -> bool {
         let settings = &self.containers[judged.container].views.now.settings;
         let settings = self.settings_after(judged.container, judged.changes, moment, settings);
         let header = match judged.what {

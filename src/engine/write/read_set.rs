@@ -126,12 +126,13 @@ impl ReadSet {
     /// The read point of a touched container.
     fn point<'a>(&'a self, engine: &'a Engine, place: usize) -> Result<ReadPoint<'a, Wait>> {
         let touched = &self.observed.containers[place];
-        ReadPoint::at(engine, &touched.state, &self.pin, &touched.views)
+        let point = ReadPoint::at(engine, &touched.state, &self.pin, &touched.views)?;
+        Ok(point.checked())
     }
 
     /// Reads the item of a key in a touched container, and notes the read.
     pub fn read(&mut self, engine: &Engine, place: usize, key: &[u8]) -> Result<Option<Item>> {
-        let item = self.point(engine, place)?.checked_item(key)?;
+        let item = self.point(engine, place)?.item(key)?;
         match &item {
             Some(item) => self.found(engine, place, key, item.end())?,
             None => self.missed(place, key)?,

@@ -102,10 +102,10 @@ fn go_on_as_before(
         return Err(error);
     }
     sync_chain(fs.as_ref(), wal_dir)?;
-    let (number, bytes) = (found.manifest_number, std::mem::take(&mut found.manifest));
-    let resume = || Manifest::resume(fs.clone(), path, number, &bytes);
+    let number = found.manifest_number;
+    let resume = || Manifest::resume(fs.clone(), path, number, &found.manifest);
     let clean = || clean(fs.as_ref(), path, number, found);
-    // Files that the last edit does not name are needed until that is durable, unless nothing else makes room for it.
+    // The last edit may not be durable before this. So the files that it removed go afterwards, unless it needs their room.
     let mut manifest = match resume() {
         Err(error) if error.is_full() => {
             clean();
