@@ -498,11 +498,6 @@ impl ExpiryView {
     pub fn dead(&self, header: &Header) -> bool {
         header.is_tombstone() || self.settings.gone(header, self.now)
     }
-
-    /// See [`Settings::ttl_like`].
-    pub fn ttl_like(&self, countdown: Countdown) -> Option<ItemTtl> {
-        self.settings.ttl_like(countdown, self.now)
-    }
 }
 
 /// The views of now and of settled time, under the same settings.

@@ -182,7 +182,7 @@ impl ReadSet {
         countdown: Countdown,
     ) -> Result<Option<WriteTtl>> {
         let view = self.view(place);
-        let Some(ttl) = view.ttl_like(countdown) else {
+        let Some(ttl) = view.settings.ttl_like(countdown, view.now) else {
             return Ok(None);
         };
         let end = view.settings.life_of(ttl).end(countdown.written_at());

@@ -75,7 +75,7 @@ impl UpdateAction<'_> {
             UpdateAction::Delete => return live.map(|_| Op::Delete { container, key }),
             UpdateAction::Keep => return None,
             UpdateAction::Put(value, WriteTtl::Like(countdown)) => {
-                match view.ttl_like(*countdown) {
+                match view.settings.ttl_like(*countdown, view.now) {
                     Some(ttl) => (value, WriteTtl::since(*countdown, ttl)),
                     None => return Some(Op::Delete { container, key }),
                 }
