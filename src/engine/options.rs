@@ -197,7 +197,8 @@ impl Options {
         self
     }
 
-    /// The most that a power cut can cost under [`Durability::Buffered`]. Default 1 s, at least 1 ms.
+    /// The most that a power cut can cost under [`Durability::Buffered`], besides what is written while a sync is under way.
+    /// So where the device stands still, a power cut costs what was written since. Default 1 s, at least 1 ms.
     pub fn sync_interval(mut self, interval: Duration) -> Self {
         self.sync_interval = interval.min(LONGEST);
         self

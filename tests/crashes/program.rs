@@ -8,3 +8,4 @@ mod kept_log;
 mod kill;
 mod opening;
 mod power_cuts;
+mod stalls;

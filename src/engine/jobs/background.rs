@@ -58,10 +58,11 @@ pub(in crate::engine) fn tell(waiting: Vec<Then>, synced: &Result<()>) {
 impl Engine {
     pub(in crate::engine) fn start_threads(engine: &Arc<Engine>) -> Result<()> {
         type Round = fn(&Engine) -> Result<Duration>;
-        let rounds: [(Thread, Round); 4] = [
+        let rounds: [(Thread, Round); 5] = [
             (Thread::Flush, Engine::flush_round),
             (Thread::Merge, Engine::merge_round),
-            (Thread::Log, Engine::log_step),
+            (Thread::Log, Engine::log_round),
+            (Thread::Sync, Engine::sync_round),
             (Thread::Hurry, Engine::hurry_round),
         ];
         let start = |(thread, round)| Engine::start_loop(engine, thread, round);
@@ -189,22 +190,30 @@ impl Engine {
         Ok(look.clamp(TICK / 4, Duration::from_secs(1)))
     }
 
-    /// Maintains the log: drains it and prepares its next segment when a writer asks for that, and syncs it once an
-    /// interval. Returns the time until the next sync.
-    fn log_step(&self) -> Result<Duration> {
-        let interval = self.options.sync_interval;
-        let now = log_time(&self.options, &self.clock);
+    /// Maintains the log: drains it and prepares its next segment when a writer asks for that. Another thread syncs it,
+    /// because a sync may wait for the device for long, and writers would do both themselves meanwhile.
+    fn log_round(&self) -> Result<Duration> {
         let Some(log) = self.commit_log.begun() else {
             // The next writer begins the log, if there is room.
-            return Ok(interval.max(TICK));
+            return Ok(TICK);
         };
         if log.wants_upkeep() {
             log.drain()?;
         }
         if log.wants_next() {
-            // This failure does not fail the step: the writes so far have their room, and are still synced in time.
+            // This failure does not fail the round: the writes so far have their room, and are still synced in time.
             self.note_outcome(NEXT_SEGMENT, &log.prepare_next());
         }
+        Ok(TICK)
+    }
+
+    /// Syncs the log once an interval. Returns the time until the next sync.
+    fn sync_round(&self) -> Result<Duration> {
+        let interval = self.options.sync_interval;
+        let now = log_time(&self.options, &self.clock);
+        let Some(log) = self.commit_log.begun() else {
+            return Ok(interval.max(TICK));
+        };
         let due = self.scheduler.sync_due();
         if now < due {
             return Ok(due - now);
@@ -226,7 +235,7 @@ impl Engine {
             return Err(Error::ReadOnly);
         }
         self.sweep_cache();
-        let kept = self.log_step();
+        let kept = self.log_round().and_then(|_| self.sync_round());
         self.tell_synced();
         let flushed = self.flush_step();
         let done = matches!(flushed, Ok(true)) || self.merge_step()?;

@@ -4,7 +4,8 @@
 //! thread          wakes it                       does                         at once
 //! flush           a memtable is full             flushes, trims the log       one flush: `flushing`
 //! merge           tables or deadlines changed    merges, reclaims, scrubs     one merge: `merging`
-//! log             a writer asks for upkeep       drains, prepares, syncs
+//! log             a writer asks for upkeep       drains the log, prepares segments
+//! sync            time                           syncs the log
 //! hurry           time                           looks for deadlines          takes the merge thread's place
 //! tell            somebody waits for a sync      syncs, tells them            begun for the first of them
 //! listen          something happened, time       tells the listener           only where there is one
@@ -36,6 +37,8 @@ pub enum Thread {
     Merge,
     /// Maintains the log.
     Log,
+    /// Syncs the log.
+    Sync,
     /// Checks deadlines.
     Hurry,
     /// Calls those who wait for a sync of the log.
@@ -47,10 +50,11 @@ pub enum Thread {
 }
 
 impl Thread {
-    const ALL: [Thread; 7] = [
+    const ALL: [Thread; 8] = [
         Thread::Flush,
         Thread::Merge,
         Thread::Log,
+        Thread::Sync,
         Thread::Hurry,
         Thread::Tell,
         Thread::Follow,
@@ -63,6 +67,7 @@ impl Thread {
             Thread::Flush => "ebbtide-flush",
             Thread::Merge => "ebbtide-merge",
             Thread::Log => "ebbtide-log",
+            Thread::Sync => "ebbtide-sync",
             Thread::Hurry => "ebbtide-hurry",
             Thread::Tell => "ebbtide-tell",
             Thread::Follow => "ebbtide-follow",
@@ -73,7 +78,9 @@ impl Thread {
     /// Its priority.
     pub fn priority(self) -> Priority {
         match self {
-            Thread::Log | Thread::Tell | Thread::Follow | Thread::Listen => Priority::Usual,
+            Thread::Log | Thread::Sync | Thread::Tell | Thread::Follow | Thread::Listen => {
+                Priority::Usual
+            }
             Thread::Flush | Thread::Hurry => Priority::Low,
             Thread::Merge => Priority::Lowest,
         }

@@ -14,6 +14,7 @@ use ebbtide::{Database, Ttl};
 use ebbtide_backup::{Backups, Error, Folder, Keep, Later, Store};
 
 use crate::store::{Hooked, Watched};
+use crate::{backups_in, small};
 
 struct World {
     folder: tempfile::TempDir,
@@ -24,7 +25,7 @@ impl World {
     /// With a backup of ten items.
     fn new() -> World {
         let folder = testkit::scratch();
-        let db = Database::open(folder.path().join("db")).unwrap();
+        let db = small().open(folder.path().join("db")).unwrap();
         let world = World { folder, db };
         world.write();
         world.backup(&world.backups()).unwrap();
@@ -51,7 +52,7 @@ impl World {
     }
 
     fn backups(&self) -> Backups {
-        Backups::open(self.store())
+        backups_in(self.store())
     }
 
     fn backup(&self, backups: &Backups) -> ebbtide_backup::Result<u64> {
@@ -62,7 +63,7 @@ impl World {
     fn items_in(&self, backups: &Backups, number: u64) -> u64 {
         let to = self.path("restored");
         backups.restore(Some(number), &to, Later::Tell).unwrap();
-        let db = Database::open(&to).unwrap();
+        let db = small().open(&to).unwrap();
         let count = db.container("items").unwrap().count(..).unwrap();
         db.close().unwrap();
         fs::remove_dir_all(&to).unwrap();
@@ -124,7 +125,7 @@ fn what_is_given_up_is_in_nobodys_way() {
         let world = World::new();
         world.write();
         let (said, is_stuck) = channel();
-        let backups = Arc::new(Backups::open(stuck(world.store(), said)));
+        let backups = Arc::new(backups_in(stuck(world.store(), said)));
         let (working, db) = (Arc::clone(&backups), world.db.clone());
         let folder = world.folder.path().to_owned();
         thread::spawn(move || call(&working, &db, &folder));
@@ -155,7 +156,7 @@ fn a_prune_that_is_refused_is_in_nobodys_way() {
             backups.restore(None, &to, Later::Tell).unwrap();
             fs::remove_dir_all(&to).unwrap();
         });
-        let refused = Backups::open(watched.clone()).prune(keep(1));
+        let refused = backups_in(watched.clone()).prune(keep(1));
         assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
         if !watched.is_over() {
             break;
@@ -182,7 +183,7 @@ fn a_restore_waits_for_a_prune_that_gives_way() {
             thread::yield_now();
         }
     });
-    let refused = Backups::open(watched.clone()).prune(keep(1));
+    let refused = backups_in(watched.clone()).prune(keep(1));
     assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
     assert!(watched.is_over());
     let restoring = restoring.lock().unwrap().take().unwrap();
@@ -230,7 +231,7 @@ fn a_backup_whose_lease_was_broken_is_whole_or_none() {
             }
         });
         let items = world.db.container("items").unwrap().count(..).unwrap();
-        match world.backup(&Backups::open(watched.clone())) {
+        match world.backup(&backups_in(watched.clone())) {
             Ok(number) => assert_eq!(world.items_in(&world.backups(), number), items),
             Err(error) => {
                 assert!(error.to_string().contains("broke the lease"), "{error}");
@@ -274,7 +275,7 @@ fn a_store_that_can_only_be_read_is_restored_and_proved() {
         io::ErrorKind::ReadOnlyFilesystem,
         io::ErrorKind::PermissionDenied,
     ] {
-        let backups = Backups::open(ReadOnly(world.store(), kind));
+        let backups = backups_in(ReadOnly(world.store(), kind));
         assert_eq!(world.items_in(&backups, 1), 10);
         // Nothing can be made beside it, either.
         let beside = match cfg!(target_os = "linux") {
@@ -293,7 +294,7 @@ fn a_store_that_can_only_be_read_is_restored_and_proved() {
         assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
         world.store().delete(lease).unwrap();
     }
-    let other = Backups::open(ReadOnly(world.store(), io::ErrorKind::Other));
+    let other = backups_in(ReadOnly(world.store(), io::ErrorKind::Other));
     let refused = other.restore(None, &world.path("to"), Later::Tell);
     assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}");
 }
@@ -305,7 +306,7 @@ fn a_missing_object_may_have_been_pruned_where_no_lease_forbids_it() {
         fs::remove_file(world.path("store/objects").join(object)).unwrap();
     }
     let kind = io::ErrorKind::ReadOnlyFilesystem;
-    let backups = Backups::open(ReadOnly(world.store(), kind));
+    let backups = backups_in(ReadOnly(world.store(), kind));
     let refused = backups.restore(None, &world.path("to"), Later::Tell);
     let said = refused.unwrap_err().to_string();
     assert!(said.contains("pruned meanwhile"), "{said}");

@@ -12,6 +12,7 @@ use ebbtide::{Container, Database, Ttl};
 use ebbtide_backup::{Backups, Error, Folder, Keep, Later, Store};
 
 use crate::store::{Fault, Watched};
+use crate::{backups_in, small};
 
 struct World {
     folder: tempfile::TempDir,
@@ -22,7 +23,7 @@ struct World {
 impl World {
     fn new() -> World {
         let folder = testkit::scratch();
-        let db = Database::open(folder.path().join("db")).unwrap();
+        let db = small().open(folder.path().join("db")).unwrap();
         let items = db.container("items").unwrap();
         World { folder, db, items }
     }
@@ -46,7 +47,7 @@ impl World {
     }
 
     fn backups(&self, store: &Watched) -> Backups {
-        Backups::open(store.clone())
+        backups_in(store.clone())
     }
 
     fn backup(&self, backups: &Backups) -> ebbtide_backup::Result<ebbtide_backup::Report> {
@@ -58,7 +59,7 @@ impl World {
         let to = self.path("restored");
         let restored = backups.restore(Some(number), &to, Later::Tell).unwrap();
         assert_eq!(restored.number, number);
-        let db = Database::open(&to).unwrap();
+        let db = small().open(&to).unwrap();
         let count = db.container("items").unwrap().count(..).unwrap();
         db.close().unwrap();
         fs::remove_dir_all(&to).unwrap();
@@ -144,7 +145,7 @@ fn a_follower_is_backed_up_beside_its_writer() {
     let world = World::new();
     world.write("first", 20);
     world.items.put("unflushed", "v").unwrap();
-    let follower = ebbtide::Options::new().follow(world.path("db")).unwrap();
+    let follower = small().follow(world.path("db")).unwrap();
     let backups = world.backups(&world.store());
     let report = backups.backup(&follower, &world.path("db")).unwrap();
     assert_eq!(world.items_in(&backups, report.number), 21);
@@ -361,7 +362,7 @@ fn a_folder_that_is_not_empty_is_not_restored_into() {
     backups
         .restore(None, &world.path("empty"), Later::Tell)
         .unwrap();
-    assert!(Database::open(world.path("empty")).is_ok());
+    assert!(small().open(world.path("empty")).is_ok());
 }
 
 #[test]

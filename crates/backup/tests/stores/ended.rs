@@ -10,6 +10,8 @@ use std::time::{Duration, SystemTime};
 use ebbtide::{Container, ContainerOptions, Database, DefaultTtl, ManualClock, Options, Ttl};
 use ebbtide_backup::{Backups, Folder, Keep, Later};
 
+use crate::small;
+
 const START: u64 = 1_800_000_000_000;
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -24,7 +26,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        World::with(Options::new())
+        World::with(small())
     }
 
     fn with(options: Options) -> World {
@@ -346,7 +348,7 @@ fn live_bytes(world: &World) -> u64 {
 /// because they had ended.
 fn load_with_lifetimes(keep: Keep) -> (f64, u64) {
     // Small beside what is stored, as memory is: tables are cut by their ends no smaller than this.
-    let mut world = World::with(Options::new().memtable_bytes(256 << 10));
+    let mut world = World::with(small());
     let inheriting = world.container("inheriting", DefaultTtl::After(24 * HOUR));
     let own = world.container("own", DefaultTtl::NoDefault);
     let (mut worst, mut ended) = (0.0f64, 0);

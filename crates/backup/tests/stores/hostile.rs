@@ -18,6 +18,8 @@ use ebbtide_backup::{Backups, Error, Folder, Keep, Later, Store};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::small;
+
 const START: u64 = 1_800_000_000_000;
 
 struct World {
@@ -31,7 +33,7 @@ impl World {
     /// A database with a backup, a ledger, and another backup.
     fn new() -> World {
         let folder = testkit::scratch();
-        let options = Options::new().clock(ManualClock::new(START));
+        let options = small().clock(ManualClock::new(START));
         let db = options.open(folder.path().join("db")).unwrap();
         let store = Folder::new(folder.path().join("store"));
         let backups = Backups::open(store).options(options.clone());

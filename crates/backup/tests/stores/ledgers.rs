@@ -9,8 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ebbtide::{Container, Database, DefaultTtl, ManualClock, Options, Ttl};
+use ebbtide::{Container, Database, DefaultTtl, ManualClock, Ttl};
 use ebbtide_backup::{Backups, Error, Folder, Keep, Later};
+
+use crate::small;
 
 const START: u64 = 1_800_000_000_000;
 const CONTAINERS: [&str; 2] = ["a", "b"];
@@ -92,7 +94,7 @@ impl World {
     fn new(seed: u64) -> World {
         let folder = testkit::scratch();
         let clock = ManualClock::new(START);
-        let options = Options::new().clock(clock.clone());
+        let options = small().clock(clock.clone());
         let db = options.open(folder.path().join("db")).unwrap();
         let backups = || {
             let store = Folder::new(folder.path().join("store"));
@@ -287,7 +289,7 @@ impl World {
         self.backups
             .restore(Some(number), &self.path(), later)
             .unwrap();
-        let options = Options::new().clock(self.clock.clone());
+        let options = small().clock(self.clock.clone());
         self.db = options.open(self.path()).unwrap();
     }
 
@@ -455,7 +457,7 @@ impl World {
     /// Compares a restored database with what is to be in it; then writes, and reads that.
     fn compare(&self, path: &Path, backup: &BackedUp, items: &[Known]) {
         let number = backup.number;
-        let options = Options::new().clock(self.clock.clone());
+        let options = small().clock(self.clock.clone());
         let db = options.open(path).unwrap();
         let mut found = vec![];
         for name in CONTAINERS {
@@ -538,7 +540,7 @@ fn a_backup_that_left_something_out_goes_on_and_older_ones_are_restored() {
     let skipping = world.skipping.backup(&world.db, &world.path()).unwrap();
     assert!(skipping.left_out_bytes > 0);
     let copy = world.folder.path().join("copy");
-    let options = Options::new().clock(world.clock.clone());
+    let options = small().clock(world.clock.clone());
     world.backups.restore(None, &copy, Later::Tell).unwrap();
     let db = options.open(&copy).unwrap();
     let value = |db: &Database, key| db.container("a").unwrap().get(key).unwrap();
@@ -571,7 +573,7 @@ fn a_container_that_only_a_newer_backup_has_is_restored_after_an_older_one_went_
     world.container("a").expire_all().unwrap();
     let second = backup(&world.db, &world.path());
     let [copy, to] = ["copy", "restored"].map(|name| world.folder.path().join(name));
-    let options = Options::new().clock(world.clock.clone());
+    let options = small().clock(world.clock.clone());
     world
         .backups
         .restore(Some(first), &copy, Later::Ignore)
@@ -617,7 +619,7 @@ fn a_command_is_told_also_when_nothing_that_it_reached_is_stored() {
     let restore = |to: &str, later| {
         let to = world.folder.path().join(to);
         let restored = world.backups.restore(Some(first.number), &to, later);
-        restored.map(|_| Options::new().clock(world.clock.clone()).open(&to).unwrap())
+        restored.map(|_| small().clock(world.clock.clone()).open(&to).unwrap())
     };
     end(2);
     let told = restore("told", Later::Tell).unwrap();
@@ -638,7 +640,7 @@ fn a_command_is_told_also_when_nothing_that_it_reached_is_stored() {
 #[test]
 fn a_ledger_of_another_database_is_refused() {
     let folder = testkit::scratch();
-    let options = Options::new();
+    let options = small();
     let copy_of = |name: &str| {
         let db = options.open(folder.path().join(name)).unwrap();
         db.container("c").unwrap().put("k", "v").unwrap();

@@ -6,3 +6,15 @@ mod ended;
 mod hostile;
 mod ledgers;
 mod store;
+
+use ebbtide::Options;
+use ebbtide_backup::{Backups, Store};
+
+/// Options of the databases here: in a folder in memory an open takes most of its time to allocate the log.
+fn small() -> Options {
+    Options::new().memtable_bytes(256 << 10)
+}
+
+fn backups_in(store: impl Store + 'static) -> Backups {
+    Backups::open(store).options(small())
+}
