@@ -231,6 +231,57 @@ fn list(dir: &Path, takes: fn(FileType) -> bool) -> Result<Vec<String>> {
 /// So much is read at once of a file that is expected to be zero: it stays in the nearest caches.
 const PIECE: usize = 64 << 10;
 
+fn is_zero(bytes: &[u8]) -> bool {
+    let (blocks, rest) = bytes.as_chunks::<256>();
+    // A block is folded without a branch, by whole registers.
+    let holds = |block: &[u8]| block.iter().fold(0, |all, byte| all | byte) != 0;
+    !blocks.iter().any(|block| holds(block)) && !holds(rest)
+}
+
+/// Reads some bytes, also where a signal comes first.
+fn read_some(file: &mut fs::File, into: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match io::Read::read(file, into) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
+/// Reads a file, into `spare` if that is large enough, or else into new memory, of which none is taken for what is zero.
+fn read_sparse(path: &Path, mut spare: Vec<u8>) -> io::Result<Vec<u8>> {
+    let mut file = files::open(OpenOptions::new().read(true), path)?;
+    let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    let is_used = spare.capacity() >= len;
+    if is_used {
+        spare.resize(len, 0);
+    } else {
+        drop(spare);
+        spare = zeros(len).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    }
+    let mut piece = vec![0; if is_used { 0 } else { PIECE }];
+    let mut at = 0;
+    while at < len {
+        let into = &mut spare[at..len.min(at + PIECE)];
+        let read = if is_used {
+            read_some(&mut file, into)?
+        } else {
+            let read = read_some(&mut file, &mut piece[..into.len()])?;
+            if !is_zero(&piece[..read]) {
+                into[..read].copy_from_slice(&piece[..read]);
+            }
+            read
+        };
+        if read == 0 {
+            break;
+        }
+        at += read;
+    }
+    // It may have been cut off meanwhile.
+    spare.truncate(at);
+    Ok(spare)
+}
+
 impl Fs for Disk {
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         files::create_dir_all(path).map_err(|error| Error::io("create", path, error))
@@ -325,18 +376,17 @@ impl Fs for Disk {
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
-        self.read_into(path, vec![])
-    }
-
-    fn read_into(&self, path: &Path, mut spare: Vec<u8>) -> Result<Vec<u8>> {
-        spare.clear();
         let read = || -> io::Result<Vec<u8>> {
-            let mut file = files::open(OpenOptions::new().read(true), path)?;
-            reserve_memory(&mut spare, file.metadata()?.len())?;
-            io::Read::read_to_end(&mut file, &mut spare)?;
-            Ok(spare)
+            let (mut file, mut bytes) = (files::open(OpenOptions::new().read(true), path)?, vec![]);
+            reserve_memory(&mut bytes, file.metadata()?.len())?;
+            io::Read::read_to_end(&mut file, &mut bytes)?;
+            Ok(bytes)
         };
         read().map_err(|error| Error::io("read", path, error))
+    }
+
+    fn read_into(&self, path: &Path, spare: Vec<u8>) -> Result<Vec<u8>> {
+        read_sparse(path, spare).map_err(|error| Error::io("read", path, error))
     }
 
     fn read_ends(&self, path: &Path, each: usize) -> Result<Vec<u8>> {
@@ -357,8 +407,8 @@ impl Fs for Disk {
             let mut file = files::open(OpenOptions::new().read(true), path)?;
             let mut piece = vec![0; PIECE];
             loop {
-                let len = io::Read::read(&mut file, &mut piece)?;
-                if piece[..len].iter().fold(0, |all, byte| all | byte) != 0 {
+                let len = read_some(&mut file, &mut piece)?;
+                if !is_zero(&piece[..len]) {
                     return Ok(false);
                 }
                 if len == 0 {

@@ -138,7 +138,8 @@ pub trait Fs: Send + Sync {
     fn reader(&self, path: &Path) -> Result<Box<dyn ReadAt>>;
     /// A copy of a whole file, which may be changing.
     fn read(&self, path: &Path) -> Result<Vec<u8>>;
-    /// The same, in the memory of `spare`, whose contents are discarded: fresh memory costs as much as reading.
+    /// The same for a file that was allocated ahead, in the memory of `spare` if that is large enough; its contents are
+    /// discarded. Fresh memory costs much more than reading, so where most bytes are zero little of it is taken.
     fn read_into(&self, path: &Path, spare: Vec<u8>) -> Result<Vec<u8>> {
         drop(spare);
         self.read(path)

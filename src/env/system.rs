@@ -12,7 +12,7 @@
 
 #![allow(unsafe_code)]
 
-use std::alloc::{Layout, alloc, dealloc};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 #[cfg(all(target_os = "linux", not(miri)))]
 use std::cell::Cell;
 use std::fs::File;
@@ -110,14 +110,18 @@ impl Drop for Chunk {
     }
 }
 
-/// Zeroed memory, or an error if there is no memory: for lengths that come from files.
+/// Zeroed memory, or an error if there is no memory: for lengths that come from files. Most of a long one takes no memory
+/// before it is stored to.
 pub fn zeros(len: usize) -> error::Result<Vec<u8>> {
-    let mut bytes = vec![];
-    bytes
-        .try_reserve_exact(len)
-        .map_err(|_| Error::out_of_memory(len))?;
-    bytes.resize(len, 0);
-    Ok(bytes)
+    let refused = || Error::out_of_memory(len);
+    let layout = Layout::array::<u8>(len).map_err(|_| refused())?;
+    if len == 0 {
+        return Ok(vec![]);
+    }
+    // SAFETY: the layout's size is not zero.
+    let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refused)?;
+    // SAFETY: the allocator has given `len` bytes there, by the layout by which a vector frees them, and all are set.
+    Ok(unsafe { Vec::from_raw_parts(start.as_ptr(), len, len) })
 }
 
 /// Reads the pages of a map's bytes into memory, so that a failing device is an error here, not a signal at the first

@@ -195,6 +195,7 @@ fn unsupported(path: PathBuf, found: u32) -> Error {
 /// The ring's bytes, twice over, so that every lap is one contiguous slice.
 pub struct Ring {
     pub len: usize,
+    /// None where all are zero.
     twice: Vec<u8>,
     /// The note behind the ring.
     pub note: Option<SyncedNote>,
@@ -215,18 +216,21 @@ impl Ring {
         };
         let path = dir.join(ring_name(number));
         let found = fs.len(&path)?;
-        // Memory for two copies is not allocated before the length shows that this is a ring.
+        // Memory is not allocated before the length shows that this is a ring.
         if found.is_some_and(|len| (RING_TAIL_LEN as u64..=RING_LEN_MAX as u64).contains(&len)) {
-            let room = 2 * found.unwrap_or_default() as usize;
-            let mut bytes = fs.read_into(&path, Vec::with_capacity(room))?;
+            let mut bytes = fs.read_into(&path, vec![])?;
             let len = bytes.len().saturating_sub(RING_TAIL_LEN);
             let (note, mark) = bytes[len..].split_at(SYNCED_NOTE_LEN.min(bytes.len() - len));
             let identity = log.chain;
             if (RingMark { identity }).is(mark) {
                 ring.note = SyncedNote::decode(identity, note);
-                bytes.truncate(len);
-                bytes.extend_from_within(..);
-                (ring.len, ring.twice) = (len, bytes);
+                ring.len = len;
+                // Drained frames are zeroed, so mostly nothing is left.
+                if zeros(&bytes[..len]) < len {
+                    bytes.truncate(len);
+                    bytes.extend_from_within(..);
+                    ring.twice = bytes;
+                }
                 return Ok(ring);
             }
         }
@@ -243,12 +247,25 @@ impl Ring {
         self.missing.clone().map_or(Ok(()), Err)
     }
 
-    /// One lap, from a position on.
+    /// One lap, from a position on; empty where no frame is in the ring.
     pub fn from(&self, position: u64) -> &[u8] {
-        if self.len == 0 {
+        if self.twice.is_empty() {
             return &[];
         }
         let at = (position % self.len as u64) as usize;
         &self.twice[at..at + self.len]
     }
+}
+
+/// The number of leading zeros: no frame begins with one, and most of the searched bytes are zero, because files are
+/// allocated ahead.
+pub fn zeros(bytes: &[u8]) -> usize {
+    if bytes.first().is_none_or(|first| *first != 0) {
+        return 0;
+    }
+    // A block is folded without a branch, by whole registers.
+    let (blocks, _) = bytes.as_chunks::<256>();
+    let is_zero = |block: &&[u8; 256]| block.iter().fold(0, |all, byte| all | byte) == 0;
+    let whole = 256 * blocks.iter().take_while(is_zero).count();
+    whole + bytes[whole..].iter().take_while(|byte| **byte == 0).count()
 }

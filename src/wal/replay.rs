@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use crate::base::{Error, Result, Seq, file_name};
 use crate::env::{Fs, beside};
 use crate::wal::chain::{LogStart, parse_ring};
-use crate::wal::folder::{Folder, Loaded, Ring};
+use crate::wal::folder::{Folder, Loaded, Ring, zeros};
 use crate::wal::frame::{
     Decoded, Decoder, FRAME_LEN_MIN, FrameHeader, FrameKind, HEADER_LEN, NoFrame, Position,
     SegmentHeader,
@@ -544,7 +544,7 @@ impl Search {
     /// Drained frames are zeroed, so no frame leads to the others: every byte of the ring may start a frame of any lap.
     /// Skips the bytes of the frames at `known` positions, which are complete, so no later frame was written over them.
     fn scan_ring(&mut self, chain: &[SearchRange], ring: &Ring, known: &Range<u64>) {
-        let lap = ring.len as u64;
+        let lap = ring.from(0).len() as u64;
         let mut slot = zeros(ring.from(0)) as u64;
         while slot < lap {
             // The first position at or after `start` that is stored in this slot.
@@ -570,17 +570,4 @@ impl Search {
             slot += zeros(ring.from(slot)) as u64;
         }
     }
-}
-
-/// The number of leading zeros: no frame begins with one, and most of the searched bytes are zero, because files are
-/// allocated ahead.
-fn zeros(bytes: &[u8]) -> usize {
-    if bytes.first().is_none_or(|first| *first != 0) {
-        return 0;
-    }
-    // A block is folded without a branch, by whole registers.
-    let (blocks, _) = bytes.as_chunks::<256>();
-    let is_zero = |block: &&[u8; 256]| block.iter().fold(0, |all, byte| all | byte) == 0;
-    let whole = 256 * blocks.iter().take_while(is_zero).count();
-    whole + bytes[whole..].iter().take_while(|byte| **byte == 0).count()
 }

@@ -199,3 +199,36 @@ fn where_folders_cannot_be_locked_the_file_is_locked_alone() {
             .is_err()
     );
 }
+
+#[test]
+fn a_file_that_was_allocated_ahead_is_read_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("file");
+    let len = 3 * PIECE + 10;
+    // One byte that is not zero: first or last of all, of a piece, of a block within one, or none.
+    let places = [
+        0,
+        PIECE - 1,
+        PIECE,
+        PIECE + 255,
+        PIECE + 256,
+        3 * PIECE,
+        len - 1,
+        len,
+    ];
+    for place in places {
+        let mut bytes = vec![0; len + 1];
+        bytes[place] = 7;
+        bytes.truncate(len);
+        fs::write(&name, &bytes).unwrap();
+        assert_eq!(Disk.is_zero(&name).unwrap(), place == len);
+        // In no memory, and in such as is shorter, or long enough, or longer than the file.
+        for had in [0, 1, PIECE, len, len + 1, 4 * PIECE] {
+            let read = Disk.read_into(&name, vec![9; had]).unwrap();
+            assert_eq!(read.len(), len, "{place} {had}");
+            assert!(read == bytes, "{place} {had}");
+        }
+    }
+    fs::write(&name, b"").unwrap();
+    assert_eq!(Disk.read_into(&name, vec![9; 5]).unwrap(), b"");
+}
