@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
 use crate::api::arguments::{KeyBounds, key_range};
 use crate::api::container::Container;
 use crate::api::expirations::Expiration;
-use crate::base::{Result, Seq};
+use crate::base::{Result, Seq, Timestamp};
 use crate::data::batch::KeyRange;
 use crate::data::item::Item;
 use crate::data::version::Version;
@@ -67,6 +67,23 @@ impl Watch {
     /// Those of [`Container::watch`].
     pub fn wait(&mut self, timeout: Duration) -> Result<bool> {
         self.with_watcher(|engine, state, watcher| engine.wait_to_watch(state, watcher, timeout))
+    }
+
+    /// The version up to which all writes were given, or said to be lost: from there [`Container::changes`] goes on where this
+    /// watch was given up.
+    #[must_use]
+    pub fn told(&self) -> Version {
+        let watcher = self.watcher.as_ref();
+        Version::of(watcher.map_or(self.since, Watcher::last))
+    }
+
+    /// When the next item of the container ends, in the range or not, as known now; see
+    /// [`Expirations::next_due`](crate::Expirations::next_due).
+    pub fn next_due(&mut self) -> Option<SystemTime> {
+        match self.with_watcher(Engine::next_watched_end) {
+            Ok(due) => due.map(Timestamp::to_system_time),
+            Err(_) => Some(self.container.engine().now().to_system_time()),
+        }
     }
 
     /// Whether there is something to give, and the bell that rings if there is.
@@ -130,7 +147,8 @@ impl fmt::Debug for Watch {
 
 impl Container {
     /// The writes to the keys of a range, and the ends of their items, as they happen from now on: in the order of versions,
-    /// each end after the writes before it. A write is told when others can read it, so under
+    /// each end after the writes before it; not that of an item whose key was written again before the watcher came to it. A
+    /// write is told when others can read it, so under
     /// [`Durability::Sync`](crate::Durability::Sync) when it is synced.
     ///
     /// ```

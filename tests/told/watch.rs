@@ -7,12 +7,12 @@
 
 use std::collections::BTreeMap;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use ebbtide::internals::{Fault, FaultPlan};
 use ebbtide::{
-    Batch, Change, Container, Database, DefaultTtl, Durability, Options, Ttl, Version, Watch,
-    WatchEvent,
+    Batch, Change, Container, Database, DefaultTtl, Durability, ExpiryCursor, Options, Ttl,
+    Version, Watch, WatchEvent,
 };
 use testkit::random::Random;
 use testkit::stage::{Stage, ms, text};
@@ -88,6 +88,26 @@ fn an_end_is_told_between_its_write_and_the_next() {
     clock.advance(ms(20));
     c.put("l", "").unwrap();
     assert_eq!(seen(&mut watch), ["k=3", "k ended", "l="]);
+}
+
+/// Also where it has no time of its own, or an earlier one.
+#[test]
+fn an_end_is_told_after_every_write_before_it() {
+    let Stage { clock, c, .. } = stage(Durability::Buffered);
+    c.put("old", "").unwrap();
+    clock.advance(ms(1_000));
+    let mut watch = c.watch(..);
+    c.put_with_ttl("k", "", ms(10)).unwrap();
+    clock.advance(ms(1));
+    c.put("l", "").unwrap();
+    c.delete_range("a".."b").unwrap();
+    clock.advance(ms(20));
+    c.put_with_ttl("old", "later", Ttl::Keep).unwrap();
+    c.put("m", "").unwrap();
+    assert_eq!(
+        seen(&mut watch),
+        ["k=", "l=", "-a..b", "k ended", "old=later", "m="]
+    );
 }
 
 #[test]
@@ -249,9 +269,65 @@ fn take_in(copy: &mut Copy, watch: &mut Watch, there: &Copy, who: &str) -> bool 
     is_lost
 }
 
-fn play(seed: u64) -> usize {
-    let (mut random, world) = (Random(seed), stage(Durability::Buffered));
-    let Stage { clock, db, c, .. } = &world;
+/// A database whose time the test gives, and which is opened with that of now.
+fn given() -> (tempfile::TempDir, Database, Container) {
+    let folder = testkit::scratch();
+    let options = Options::new()
+        .memtable_bytes(64 << 10)
+        .given_time()
+        .stepped();
+    let db = options.open(folder.path()).unwrap();
+    db.advance_to(UNIX_EPOCH + ms(1_800_000_000_000)).unwrap();
+    let c = db.container("c").unwrap();
+    (folder, db, c)
+}
+
+/// Its readers of expirations tell the same in all databases of one history. A watcher tells what is still there.
+#[test]
+fn where_time_is_given_only_ends_that_have_left_the_disk_are_lost() {
+    let (_folder, db, c) = given();
+    let pass = |millis| {
+        db.advance_to(db.now() + ms(millis)).unwrap();
+        db.set_purge_limit(db.now()).unwrap();
+    };
+    let mut watch = c.watch(..);
+    let mut expired = c.expirations(ExpiryCursor::now());
+    c.put_with_ttl("k", "1", ms(10)).unwrap();
+    pass(10_000);
+    pass(10_000);
+    let gone = expired.next().unwrap().unwrap_err();
+    assert!(gone.is_expirations_gone(), "{gone}");
+    assert_eq!(seen(&mut watch), ["k=1", "k ended"]);
+    c.put_with_ttl("l", "2", ms(10)).unwrap();
+    assert_eq!(seen(&mut watch), ["l=2"]);
+    assert_eq!(watch.next_due(), Some(db.now() + ms(10)));
+    let last = watch.told();
+    assert_eq!(last, c.item("l").unwrap().unwrap().version());
+    db.flush().unwrap();
+    pass(10_000);
+    db.compact().unwrap();
+    assert_eq!(seen(&mut watch), [format!("lost from {last}")]);
+    assert_eq!((watch.next_due(), watch.told()), (None, last));
+    c.put("m", "3").unwrap();
+    assert_eq!(seen(&mut watch), ["m=3"]);
+    assert!(watch.told() > last);
+}
+
+fn play(seed: u64, is_given: bool) -> usize {
+    let mut random = Random(seed);
+    let (stage, held) = match is_given {
+        true => (None, Some(given())),
+        false => (Some(stage(Durability::Buffered)), None),
+    };
+    let (db, c) = match (&stage, &held) {
+        (Some(stage), _) => (&stage.db, &stage.c),
+        (_, Some((_, db, c))) => (db, c),
+        _ => unreachable!("it is one of both"),
+    };
+    let advance = |by: Duration| match &stage {
+        Some(stage) => stage.clock.advance(by),
+        None => db.advance_to(db.now() + by).unwrap(),
+    };
     let mut watch = c.watch(..);
     let (mut copy, mut lost) = (Copy::new(), 0);
     for at in 0..500 {
@@ -275,14 +351,15 @@ fn play(seed: u64) -> usize {
                 .unwrap_or_else(|error| assert!(error.is_retryable())),
             34 => db.flush().unwrap(),
             35 => while db.step().unwrap() {},
+            36 if is_given => db.set_purge_limit(db.now()).unwrap(),
             36 => drop(c.bulk_load([(&key, "v")]).unwrap()),
-            _ => clock.advance(ms(5 << random.below(7))),
+            _ => advance(ms(5 << random.below(7))),
         }
         if random.one_in(6) {
             let who = format!("seed {seed}, step {at}");
             // An end is told when its millisecond is over.
             let there = contents(c);
-            clock.advance(ms(1));
+            advance(ms(1));
             lost += usize::from(take_in(&mut copy, &mut watch, &there, &who));
             assert_eq!(copy, there, "{who}");
         }
@@ -294,8 +371,12 @@ fn play(seed: u64) -> usize {
 fn a_copy_that_is_kept_by_events_is_the_container() {
     let seed = testkit::env("EBBTIDE_SEED", 1);
     let histories = testkit::env("EBBTIDE_HISTORIES", 40);
-    let lost: usize = (seed..seed + histories).map(play).sum();
-    assert!(lost > 0);
+    for is_given in [false, true] {
+        let lost: usize = (seed..seed + histories)
+            .map(|seed| play(seed, is_given))
+            .sum();
+        assert!(lost > 0, "where time is given: {is_given}");
+    }
 }
 
 /// Writers on threads, fewer writes than are queued, and a watcher that takes what there is: each once, in the order of

@@ -48,7 +48,7 @@ pub mod shared;
 pub use check::{Checked, CheckedNode};
 pub use face::{
     Answered, Batch, ChangePage, Container, Error, Expect, Expirations, Item, Member, ReadLevel,
-    Status, Surveyed, Token, Told, Transaction,
+    Status, Surveyed, Token, Told, Transaction, Watch,
 };
 pub use net::Tls;
 pub use node::{Node, NodeOptions, Snapshot};

@@ -78,6 +78,7 @@ mod shared;
 mod snapshot;
 mod state_store;
 mod sync;
+mod watch;
 
 pub use builder::SnapshotBuilder;
 pub use entry::{Answer, Applied, Entry, FORMAT, OLDEST_OP_MS, OP_AHEAD_MS, Op, OpId, Refused};
@@ -91,3 +92,4 @@ pub use reader::{Moment, Reader, Shown, View};
 pub use shared::Durable;
 pub use snapshot::SnapshotData;
 pub use state_store::{StateOptions, StateStore};
+pub use watch::{Rest, Watch, Watched};

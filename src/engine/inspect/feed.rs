@@ -170,6 +170,8 @@ pub struct Feed {
     version: Option<u64>,
     /// Only ends by these causes are given; none: all are.
     causes: Option<Vec<Cause>>,
+    /// Where time is given, too, an end is missed only if a job has left it out here.
+    is_local: bool,
     reading: FeedPin,
 }
 
@@ -190,6 +192,14 @@ impl Feed {
     /// The bell that ends its wait.
     pub fn bell(&self) -> &Arc<Bell> {
         self.reading.bell()
+    }
+
+    /// It need not miss the ends that are missed in other databases of one history.
+    pub fn locally(self) -> Feed {
+        Feed {
+            is_local: true,
+            ..self
+        }
     }
 
     /// From now on it gives only ends by these causes.
@@ -292,6 +302,7 @@ impl Engine {
             settings: Arc::default(),
             version: None,
             causes: None,
+            is_local: false,
         };
         self.check_known(state, &feed)?;
         Ok(feed)
@@ -367,7 +378,8 @@ impl Engine {
 
     fn check_known(&self, state: &ContainerState, feed: &Feed) -> Result<()> {
         let Given { before, above, .. } = feed.given;
-        let has_missed = || self.given_time.is_some() || feed.reading.has_missed();
+        let is_given = self.given_time.is_some() && !feed.is_local;
+        let has_missed = || is_given || feed.reading.has_missed();
         let is_dropped = before < self.ends_kept_from(state) && has_missed();
         match is_dropped || !state.whole_settings().tell_ends_from(before, above) {
             true => Err(Error::ExpirationsGone {

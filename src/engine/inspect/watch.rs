@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::base::{Result, Seq};
+use crate::base::{Result, Seq, Timestamp};
 use crate::data::batch::KeyRange;
 use crate::data::item::{Item, Pair};
 use crate::engine::Engine;
@@ -59,6 +59,11 @@ impl Watcher {
     pub fn bell(&self) -> &Arc<Bell> {
         self.feed.bell()
     }
+
+    /// The last write that was told, or lies before the first.
+    pub fn last(&self) -> Seq {
+        self.last
+    }
 }
 
 impl Engine {
@@ -69,7 +74,7 @@ impl Engine {
         range: Arc<KeyRange>,
         since: Option<Seq>,
     ) -> Result<Watcher> {
-        let feed = self.feed(state, FeedPosition::Now)?;
+        let feed = self.feed(state, FeedPosition::Now)?.locally();
         // No write comes between the last one that is lost and the queue.
         let commit = self.commit_log.lock();
         let last = self.commit_log.latest();
@@ -103,17 +108,15 @@ impl Engine {
         self.check_open(state)?;
         // All ends before this moment were told.
         let told_before = watcher.feed.told_before();
-        let is_later = |noted: &Noted| noted.written_at().is_some_and(|at| at > told_before);
+        let is_later = |noted: &Noted| noted.at() > told_before;
         let asks = watcher.queue.first(is_later).unwrap_or(true);
         if watcher.ended.is_none() && asks && !self.find_end(state, watcher)? {
             return Ok(Some(Seen::Lost(watcher.last)));
         }
         let ended = watcher.ended.as_ref();
         let is_first = |noted: &Noted| {
-            let is_before = |ended: &Ended| {
-                let is_earlier = noted.written_at().is_some_and(|at| at < ended.at);
-                noted.seq() <= ended.header.seq || is_earlier
-            };
+            let is_before =
+                |ended: &Ended| noted.seq() <= ended.header.seq || noted.at() < ended.at;
             ended.is_none_or(is_before)
         };
         match watcher.queue.take(is_first) {
@@ -142,7 +145,7 @@ impl Engine {
                 }
                 Err(error) if error.is_expirations_gone() => {
                     // The new one is open before the old one goes, so writes are noted all the time.
-                    watcher.feed = self.feed(state, FeedPosition::Now)?;
+                    watcher.feed = self.feed(state, FeedPosition::Now)?.locally();
                     watcher.queue.set_bell(watcher.feed.bell());
                     return Ok(false);
                 }
@@ -153,9 +156,11 @@ impl Engine {
 
     fn seen(&self, state: &ContainerState, noted: Noted) -> Seen {
         match noted {
-            Noted::Range(seq, range) => Seen::DeleteRange(range, seq),
-            Noted::Record(header, key, _) if header.is_tombstone() => Seen::Delete(key, header.seq),
-            Noted::Record(header, key, value) => {
+            Noted::Range(_, seq, range) => Seen::DeleteRange(range, seq),
+            Noted::Record(_, header, key, _) if header.is_tombstone() => {
+                Seen::Delete(key, header.seq)
+            }
+            Noted::Record(_, header, key, value) => {
                 let life = state.settings().life(&header);
                 Seen::Put(Item::new(Pair::new(key, value), &header, life, self.now()))
             }
@@ -172,6 +177,18 @@ impl Engine {
             return Ok(Rest::Ask);
         }
         self.look_for_end(state, &mut watcher.feed)
+    }
+
+    /// When the next item of the container ends.
+    pub fn next_watched_end(
+        &self,
+        state: &Arc<ContainerState>,
+        watcher: &mut Watcher,
+    ) -> Result<Option<Timestamp>> {
+        match &watcher.ended {
+            Some(ended) => Ok(Some(ended.at)),
+            None => self.next_end(state, &mut watcher.feed),
+        }
     }
 
     /// Waits until there is something to tell; false: there was nothing for so long.

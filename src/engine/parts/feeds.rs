@@ -211,19 +211,19 @@ impl Feeds {
         missing.for_each(|one| one.has_missed = true);
     }
 
-    /// Notes a write for the readers and watchers that want it. The caller holds the commit lock.
+    /// Notes a write of this moment for the readers and watchers that want it. The caller holds the commit lock.
     #[inline]
-    pub fn note(&self, header: &Header, key: &[u8], value: &[u8]) {
+    pub fn note(&self, at: Timestamp, header: &Header, key: &[u8], value: &[u8]) {
         if self.is_read.load(Ordering::Acquire) {
-            self.note_for_readers(header, key, value);
+            self.note_for_readers(at, header, key, value);
         }
     }
 
     /// Notes a range delete for those who watch.
-    pub fn note_range(&self, seq: Seq, from: &[u8], to: &[u8]) {
+    pub fn note_range(&self, written: (Timestamp, Seq), from: &[u8], to: &[u8]) {
         if self.is_read.load(Ordering::Acquire) {
             self.watchers
-                .note_range(seq, &KeyRange::of_bounds(from, to));
+                .note_range(written, &KeyRange::of_bounds(from, to));
         }
     }
 
@@ -238,7 +238,7 @@ impl Feeds {
     }
 
     #[cold]
-    fn note_for_readers(&self, header: &Header, key: &[u8], value: &[u8]) {
+    fn note_for_readers(&self, at: Timestamp, header: &Header, key: &[u8], value: &[u8]) {
         for reader in self.readers.lock().iter_mut() {
             if reader.wants.meet(header) {
                 reader.note(header, key);
@@ -247,7 +247,7 @@ impl Feeds {
                 reader.bell.ring();
             }
         }
-        self.watchers.note(header, key, value);
+        self.watchers.note(at, header, key, value);
     }
 
     /// Wakes the readers that wait: the settings have changed, or nothing is given any more.
@@ -404,24 +404,24 @@ mod tests {
             ..Settings::default()
         };
         let waits = Wants::up_to(Timestamp(2_000), &settings);
-        feeds.note(&put(ItemTtl::Millis(100)), b"k", b"");
+        feeds.note(Timestamp(0), &put(ItemTtl::Millis(100)), b"k", b"");
         assert!(!rang(), "it does not wait");
         assert!(!pin.wait_for(waits), "it has not taken what is noted");
         assert_eq!(pin.take().writes.len(), 1);
         assert!(pin.wait_for(waits));
-        feeds.note(&put(ItemTtl::Millis(1_001)), b"k", b"");
-        feeds.note(&put(ItemTtl::Never), b"k", b"");
+        feeds.note(Timestamp(0), &put(ItemTtl::Millis(1_001)), b"k", b"");
+        feeds.note(Timestamp(0), &put(ItemTtl::Never), b"k", b"");
         assert!(!rang(), "later");
-        feeds.note(&put(ItemTtl::Millis(1_000)), b"k", b"");
+        feeds.note(Timestamp(0), &put(ItemTtl::Millis(1_000)), b"k", b"");
         assert!(rang());
-        feeds.note(&put(ItemTtl::Absent), b"k", b"");
+        feeds.note(Timestamp(0), &put(ItemTtl::Absent), b"k", b"");
         assert!(rang(), "by the default");
         feeds.note_many(Seq(8));
         assert!(rang());
         feeds.wake();
         assert!(rang(), "by a change");
         pin.end_wait();
-        feeds.note(&put(ItemTtl::Millis(1)), b"k", b"");
+        feeds.note(Timestamp(0), &put(ItemTtl::Millis(1)), b"k", b"");
         assert!(!rang());
     }
 }

@@ -144,10 +144,17 @@ impl ContainerState {
         &self.bare
     }
 
-    /// Tells a write, which no reader sees yet, to all readers that wait for writes. The caller holds the commit lock.
+    /// Tells a write of this moment, which no reader sees yet, to all readers that wait for writes. The caller holds the
+    /// commit lock.
     #[inline(always)]
-    pub(in crate::engine) fn note_write(&self, header: &Header, key: &[u8], value: &[u8]) {
-        self.feeds.note(header, key, value);
+    pub(in crate::engine) fn note_write(
+        &self,
+        at: Timestamp,
+        header: &Header,
+        key: &[u8],
+        value: &[u8],
+    ) {
+        self.feeds.note(at, header, key, value);
         self.bare.note(header, key);
     }
 

@@ -28,35 +28,34 @@ const MOST: usize = 1 << 12;
 /// ... and so many bytes of keys and values.
 const MOST_BYTES: usize = 8 << 20;
 
-/// A write, as it was noted.
+/// A write, as it was noted, and the moment of its commit.
 pub enum Noted {
-    /// A put, or a delete.
-    Record(Header, Bytes, Bytes),
+    /// A put, or a delete. Its item may count its life from an earlier moment.
+    Record(Timestamp, Header, Bytes, Bytes),
     /// A range delete.
-    Range(Seq, KeyRange),
+    Range(Timestamp, Seq, KeyRange),
 }
 
 impl Noted {
     /// Its sequence number.
     pub fn seq(&self) -> Seq {
         match self {
-            Noted::Record(header, ..) => header.seq,
-            Noted::Range(seq, _) => *seq,
+            Noted::Record(_, header, ..) => header.seq,
+            Noted::Range(_, seq, _) => *seq,
         }
     }
 
-    /// When it was written, if that is known.
-    pub fn written_at(&self) -> Option<Timestamp> {
+    /// The moment of its commit.
+    pub fn at(&self) -> Timestamp {
         match self {
-            Noted::Record(header, ..) => Some(header.written_at),
-            Noted::Range(..) => None,
+            Noted::Record(at, ..) | Noted::Range(at, ..) => *at,
         }
     }
 
     fn bytes(&self) -> usize {
         match self {
-            Noted::Record(_, key, value) => key.len() + value.len(),
-            Noted::Range(_, range) => range.from.len() + range.to.as_ref().map_or(0, Vec::len),
+            Noted::Record(.., key, value) => key.len() + value.len(),
+            Noted::Range(.., range) => range.from.len() + range.to.as_ref().map_or(0, Vec::len),
         }
     }
 }
@@ -139,24 +138,24 @@ pub struct Watchers {
 
 impl Watchers {
     /// Notes a put or a delete for those who watch its key. The caller holds the commit lock, so for all of these.
-    pub fn note(&self, header: &Header, key: &[u8], value: &[u8]) {
+    pub fn note(&self, at: Timestamp, header: &Header, key: &[u8], value: &[u8]) {
         let bytes = key.len() + value.len();
         for queue in self.open.lock().iter_mut() {
             if queue.range.contains(key) {
                 let copy = Bytes::copy_from_slice;
-                let noted = || Noted::Record(*header, copy(key), copy(value));
+                let noted = || Noted::Record(at, *header, copy(key), copy(value));
                 queue.note(header.seq, bytes, noted);
             }
         }
     }
 
     /// Notes a range delete for those who watch some of its keys.
-    pub fn note_range(&self, seq: Seq, range: &KeyRange) {
+    pub fn note_range(&self, (at, seq): (Timestamp, Seq), range: &KeyRange) {
         let begins_in =
             |one: &KeyRange, other: &KeyRange| other.to.as_ref().is_none_or(|to| one.from < *to);
         for queue in self.open.lock().iter_mut() {
             if begins_in(range, &queue.range) && begins_in(&queue.range, range) {
-                let noted = Noted::Range(seq, range.clone());
+                let noted = Noted::Range(at, seq, range.clone());
                 queue.note(seq, noted.bytes(), || noted);
             }
         }
@@ -266,7 +265,7 @@ mod tests {
             written_at: Timestamp(seq),
             ttl: ItemTtl::Never,
         };
-        watchers.note(&header, key, value);
+        watchers.note(header.written_at, &header, key, value);
     }
 
     /// The sequence numbers of all that is taken; of lost ones, the first and the last.
@@ -317,9 +316,10 @@ mod tests {
         let watchers = Arc::new(Watchers::default());
         let ((all_keys, _), (from_b, _)) = (watch(&watchers, b""), watch(&watchers, b"b"));
         let range = |from: &[u8], to: &[u8]| KeyRange::of_bounds(from, to);
-        watchers.note_range(Seq(1), &range(b"", b"b"));
-        watchers.note_range(Seq(2), &range(b"a", b"c"));
-        watchers.note_range(Seq(3), &range(b"x", b""));
+        let at = |n| (Timestamp(n), Seq(n));
+        watchers.note_range(at(1), &range(b"", b"b"));
+        watchers.note_range(at(2), &range(b"a", b"c"));
+        watchers.note_range(at(3), &range(b"x", b""));
         assert_eq!(all(&all_keys).0, [1, 2, 3]);
         assert_eq!(all(&from_b).0, [2, 3]);
     }

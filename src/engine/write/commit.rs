@@ -451,19 +451,19 @@ impl Engine {
         writes: &Prepared<'_>,
         segment: u64,
     ) -> Result<()> {
-        let mut seq = header.first_seq;
+        let (mut seq, at) = (header.first_seq, header.written_at);
         match writes.single() {
             Some((op, hash, state)) => {
-                let record = op.at(seq, header.written_at);
-                self.apply_one(commit, state, (&record, hash), segment)?;
+                let record = op.at(seq, at);
+                self.apply_one(commit, state, (&record, hash, at), segment)?;
                 seq = seq.next();
             }
             None => {
                 for op in writes.decoded() {
                     if op.is_record() {
-                        let record = op.at(seq, header.written_at);
+                        let record = op.at(seq, at);
                         let state = writes.state_of(&op);
-                        self.apply_one(commit, state, (&record, op.hash()), segment)?;
+                        self.apply_one(commit, state, (&record, op.hash(), at), segment)?;
                     }
                     seq = seq.next();
                 }
@@ -474,13 +474,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Inserts one write, whose record has these hashes, that was logged in `segment`.
+    /// Inserts one write of this moment, whose record has these hashes, that was logged in `segment`.
     #[inline(always)]
     fn apply_one(
         &self,
         commit: &mut CommitState,
         state: &ContainerState,
-        (record, hash): (&Relogged<'_>, RecordHash),
+        (record, hash, at): (&Relogged<'_>, RecordHash, Timestamp),
         segment: u64,
     ) -> Result<()> {
         let active = commit.active(state);
@@ -488,8 +488,8 @@ impl Engine {
         match record {
             Relogged::Record {
                 header, key, value, ..
-            } => state.note_write(header, key, value),
-            Relogged::Range { seq, from, to, .. } => state.feeds().note_range(*seq, from, to),
+            } => state.note_write(at, header, key, value),
+            Relogged::Range { seq, from, to, .. } => state.feeds().note_range((at, *seq), from, to),
         }
         active.logged_in(segment);
         let grown = active.count_growth();

@@ -3,14 +3,13 @@
 //! Invariant: a position and a cursor are good on each node, for versions, ends and their order are the same on all of them. What a
 //! node knows no more is its own: another one may know it.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ebbtide::{Change, ChangePosition, Expiration, ExpiryCursor};
 
 use super::{Answered, Container, Error, ReadLevel, Token};
 use crate::Node;
-use crate::machine::body::{Body, Command, millis_up};
+use crate::machine::body::{Command, millis_up};
 use crate::node::Shared;
 use crate::raft::Ends;
 
@@ -179,13 +178,12 @@ impl Expirations {
         if !page.value.is_empty() || !self.next_due.is_some_and(is_due) || !node.may_tick() {
             return Ok(page);
         }
-        let tick = move |node: Arc<Shared>| async move { node.write(Body::Batch(vec![])).await };
         if self.container.level == ReadLevel::Linearizable {
-            tick(node).await?;
+            node.tick().await?;
             return self.pull(most).await;
         }
         // Such a read waits for no leader: a later call sees it.
-        tokio::spawn(tick(node));
+        tokio::spawn(node.tick());
         Ok(page)
     }
 

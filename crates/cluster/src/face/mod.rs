@@ -6,6 +6,7 @@ mod container;
 mod error;
 mod feeds;
 mod transaction;
+mod watch;
 
 pub use answered::{Answered, Item, Member, ReadLevel, Status, Surveyed, Token, Told};
 pub use batch::{Batch, Expect};
@@ -13,3 +14,4 @@ pub use container::Container;
 pub use error::Error;
 pub use feeds::{ChangePage, Expirations};
 pub use transaction::Transaction;
+pub use watch::Watch;

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use bytes::Bytes;
 use ebbtide::{ChangePosition, Clock, ExpiryCursor};
 use ebbtide_openraft::View;
 use tokio::time::timeout;
@@ -23,8 +24,8 @@ use tokio::time::timeout;
 use super::{Core, Node, Shared};
 use crate::calls::{self, Asked, ClosedAt, Read};
 use crate::face::{Answered, Error, ReadLevel, Token};
-use crate::machine::body::millis;
-use crate::raft::Ends;
+use crate::machine::body::{Body, millis};
+use crate::raft::{Ends, Keys, Watching};
 
 /// A node that has applied what the leader had so long ago is caught up, in milliseconds of the own uptime.
 const CAUGHT_UP_MS: u64 = 5_000;
@@ -101,7 +102,7 @@ impl Core {
                 let read = timeout(within, self.read_here()).await;
                 return read.unwrap_or(Asked::NotLeading);
             }
-            let nothing = bytes::Bytes::new();
+            let nothing = Bytes::new();
             self.calls
                 .ask_leader(&leader, calls::READ, nothing, within)
                 .await
@@ -197,9 +198,36 @@ impl Core {
         Ok(self.replica.ends(container, from))
     }
 
+    /// An error if there is no such container.
+    pub fn has(&self, container: &str) -> Result<(), Error> {
+        self.replica.has(container)
+    }
+
+    /// A watcher of a container, from now on.
+    pub fn watch(&self, container: &str, range: Keys) -> Result<Watching, Error> {
+        self.replica.watch(container, range)
+    }
+
+    /// The index of the last entry that is applied here.
+    pub fn applied_index(&self) -> u64 {
+        self.replica.place().index
+    }
+
+    /// Waits until this node has applied a later entry, for at most so long.
+    pub async fn moves_on(&self, index: u64, within: Duration) {
+        // It was not in vain: who waits looks again.
+        let _ = timeout(within, self.replica.applied(index + 1)).await;
+    }
+
+    /// How long a moment is ahead by this node's clock; `None`: it is over.
+    pub fn ahead(&self, moment: SystemTime) -> Option<Duration> {
+        let ahead = millis(moment).checked_sub(self.clock.wall())?;
+        (ahead > 0).then(|| Duration::from_millis(ahead))
+    }
+
     /// Whether a moment is over by this node's clock.
     pub fn is_over(&self, moment: SystemTime) -> bool {
-        millis(moment) <= self.clock.wall()
+        self.ahead(moment).is_none()
     }
 
     /// Whether a reader of ends may have time moved now: none has a short while ago.
@@ -271,6 +299,11 @@ impl Node {
 }
 
 impl Shared {
+    /// Has an entry written that moves time.
+    pub async fn tick(self: Arc<Shared>) -> Result<(), Error> {
+        self.write(Body::Batch(vec![])).await.map(drop)
+    }
+
     /// Reads by a thread that may wait for files. `read` is given the moment, and returns the one of its answer.
     pub async fn read<T: Send + 'static>(
         self: &Arc<Shared>,

@@ -11,6 +11,7 @@
 //! 1. A node that stands down proposes nothing, answers no linearizable read and is no candidate (`stand_down`).
 //! 2. One change of members is under way at a time.
 
+mod feeds;
 mod log;
 mod members;
 mod network;
@@ -32,6 +33,7 @@ use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse};
 use openraft::{BasicNode, Config, Raft, SnapshotPolicy};
 use tokio::io::AsyncRead;
 
+pub use self::feeds::{Ends, Keys, Watching};
 pub use self::log::Purger;
 use self::members::Members;
 use self::network::Wires;
@@ -40,7 +42,7 @@ use crate::calls::{self, Calls};
 use crate::check::Checks;
 use crate::face::{Error, Member};
 use crate::machine::body::{Body, Reply};
-use crate::machine::{Containers, TOKENS, is_shown};
+use crate::machine::{Containers, TOKENS};
 use crate::net::Peer;
 
 openraft::declare_raft_types!(
@@ -145,9 +147,6 @@ impl Drop for HandingOver {
         self.stands_down.tell(&self.raft);
     }
 }
-
-/// The ends in a container.
-pub type Ends = ebbtide_openraft::Expirations<Types>;
 
 /// Reads of a replica.
 #[derive(Clone)]
@@ -427,35 +426,6 @@ impl Replica {
     /// Whether any container has a quota.
     pub fn has_quotas(&self) -> bool {
         self.reader.has_quotas()
-    }
-
-    /// The changes behind a position.
-    pub fn changes(
-        &self,
-        since: ebbtide::ChangePosition,
-        most: usize,
-    ) -> Result<ebbtide_openraft::Changed, Error> {
-        let mut since = since;
-        loop {
-            let mut changed = self.reader.changes(since, most)?;
-            let is_end = changed.changes.is_empty();
-            changed.changes.retain_mut(is_shown);
-            // An empty page says that all is told.
-            if is_end || !changed.changes.is_empty() {
-                return Ok(changed);
-            }
-            since = changed.position;
-        }
-    }
-
-    /// The ends in a container from a cursor on.
-    pub fn ends(&self, container: &str, from: ebbtide::ExpiryCursor) -> Ends {
-        self.reader.expirations(container, from)
-    }
-
-    pub fn keep_expired(&self, container: &str) -> Result<Duration, Error> {
-        self.has(container)?;
-        Ok(self.reader.keep_expired(container)?)
     }
 
     /// Reads that outlive a borrow.

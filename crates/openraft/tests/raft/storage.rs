@@ -4,13 +4,15 @@
 //! Method: histories of a few steps, each written for one promise; the log on a simulated disk, snapshots on real files.
 
 use std::io::SeekFrom;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::common::{Ask, Counters, Life, Program, START, Store, entry, log_id, millis, put};
+use ebbtide::WatchEvent;
 use ebbtide::internals::Sim;
-use ebbtide_openraft::{LogStore, SnapshotData, StateOptions, StateStore};
+use ebbtide_openraft::{LogStore, Rest, SnapshotData, StateOptions, StateStore, Watched};
 use openraft::storage::{RaftLogStorage, RaftLogStorageExt, RaftStateMachine};
 use openraft::{Entry, RaftLogReader, RaftSnapshotBuilder, SnapshotMeta, Vote};
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
@@ -416,6 +418,47 @@ async fn a_reader_of_ends_goes_on_in_the_snapshot_that_replaces_its_state() {
         given.extend(ended.iter().map(|end| end.key().to_vec()));
     }
     assert_eq!(given, [b"k0", b"k1", b"k2"]);
+}
+
+/// A watcher loses what came between, and is told so once, from the last version that it knows of on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watcher_is_told_that_a_snapshot_has_replaced_its_state() {
+    let folder = testkit::scratch();
+    let at = |name: &str| folder.path().join(name);
+    let mut state = filled(&at("one")).await;
+    let mut other = with_an_item(&at("two")).await;
+    let range = || (Bound::Unbounded, Bound::Unbounded);
+    let reader = other.reader();
+    assert!(reader.watch("none", range()).is_err());
+    let mut watch = reader.watch("a", range()).unwrap();
+    let shown = |watched: Watched| watched.events.iter().map(shown).collect::<Vec<_>>();
+    assert!(watch.next(10).unwrap().events.is_empty());
+    assert_eq!(watch.look().unwrap(), Rest::Until(None));
+    let known = reader.get("a", "own", 0).unwrap().item.unwrap().version();
+    let (meta, snapshot) = sent(&mut state).await;
+    other.install_snapshot(&meta, snapshot).await.unwrap();
+    assert!(!names(&at("two")).contains(&"state-0".to_owned()));
+    assert_eq!(watch.look().unwrap(), Rest::Ask);
+    let lost = watch.next(1).unwrap().events;
+    assert!(
+        matches!(&lost[..], [WatchEvent::Lost { from }] if *from >= known),
+        "{lost:?}"
+    );
+    let due = UNIX_EPOCH + Duration::from_millis(START + 1_000_000);
+    assert_eq!(watch.look().unwrap(), Rest::Until(Some(due)));
+    let later = entry(log_id(1, 1, 51), START + 1_000_003, 0, vec![]);
+    other.apply([later]).await.unwrap();
+    assert_eq!(watch.look().unwrap(), Rest::Ask);
+    assert_eq!(shown(watch.next(2).unwrap()), ["k0 ended", "k1 ended"]);
+    assert_eq!(shown(watch.next(0).unwrap()), ["k2 ended"]);
+    assert!(watch.next(1).unwrap().events.is_empty());
+}
+
+fn shown(event: &WatchEvent) -> String {
+    match event {
+        WatchEvent::Ended(ended) => format!("{} ended", ended.key().escape_ascii()),
+        other => format!("{other:?}"),
+    }
 }
 
 /// A state that was only synced has no copy.
