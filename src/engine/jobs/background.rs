@@ -21,6 +21,8 @@ use crate::env::{JoinHandle, monotonic, set_priority, spawn};
 
 /// The longest a thread sleeps before it looks for work again: nothing signals that a clock was moved.
 const TICK: Duration = Duration::from_millis(200);
+/// Writers wake the log's thread. So long after a failure it tries again by itself.
+const LOG_REST: Duration = Duration::from_secs(1);
 
 /// The wait before the first retry after a failure; it doubles with every further failure.
 const RETRY: Duration = Duration::from_secs(1);
@@ -195,7 +197,7 @@ impl Engine {
     fn log_round(&self) -> Result<Duration> {
         let Some(log) = self.commit_log.begun() else {
             // The next writer begins the log, if there is room.
-            return Ok(TICK);
+            return Ok(LOG_REST);
         };
         if log.wants_upkeep() {
             log.drain()?;
@@ -204,7 +206,7 @@ impl Engine {
             // This failure does not fail the round: the writes so far have their room, and are still synced in time.
             self.note_outcome(NEXT_SEGMENT, &log.prepare_next());
         }
-        Ok(TICK)
+        Ok(LOG_REST)
     }
 
     /// Syncs the log once an interval. Returns the time until the next sync.
