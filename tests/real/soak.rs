@@ -349,9 +349,9 @@ fn main() {
         // The model's own memory counts too: its values, once more than twice.
         let bound = 8 * MEMTABLE as u64 + 2 * CACHE as u64 + (64 << 20);
         assert!(most.memory < bound, "{most:?}, more than {bound}");
-        // Beside the writers the database's own: flush, merge, hurry, log, and the one that publishes figures.
+        // Beside the writers the database's own: flush, merge, hurry, log, sync, and the one that publishes figures.
         assert!(
-            most.threads <= before.threads + WRITERS as usize + 5,
+            most.threads <= before.threads + WRITERS as usize + 6,
             "{most:?}"
         );
         assert!(most.handles <= before.handles + 64, "{most:?}");
