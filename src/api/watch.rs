@@ -147,9 +147,8 @@ impl fmt::Debug for Watch {
 
 impl Container {
     /// The writes to the keys of a range, and the ends of their items, as they happen from now on: in the order of versions,
-    /// each end after the writes before it; not that of an item whose key was written again before the watcher came to it. A
-    /// write is told when others can read it, so under
-    /// [`Durability::Sync`](crate::Durability::Sync) when it is synced.
+    /// each end after the writes before it. The end of an item is not told if its key was written again before the watcher came
+    /// to it. A write is told when others can read it, so under [`Durability::Sync`](crate::Durability::Sync) when it is synced.
     ///
     /// ```
     /// use std::time::Duration;

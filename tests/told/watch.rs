@@ -90,7 +90,7 @@ fn an_end_is_told_between_its_write_and_the_next() {
     assert_eq!(seen(&mut watch), ["k=3", "k ended", "l="]);
 }
 
-/// Also where it has no time of its own, or an earlier one.
+/// Also after a range delete, which has no item, and after an item that counts from an earlier time.
 #[test]
 fn an_end_is_told_after_every_write_before_it() {
     let Stage { clock, c, .. } = stage(Durability::Buffered);
@@ -269,7 +269,7 @@ fn take_in(copy: &mut Copy, watch: &mut Watch, there: &Copy, who: &str) -> bool 
     is_lost
 }
 
-/// A database whose time the test gives, and which is opened with that of now.
+/// A database whose time the test gives.
 fn given() -> (tempfile::TempDir, Database, Container) {
     let folder = testkit::scratch();
     let options = Options::new()
@@ -282,7 +282,7 @@ fn given() -> (tempfile::TempDir, Database, Container) {
     (folder, db, c)
 }
 
-/// Its readers of expirations tell the same in all databases of one history. A watcher tells what is still there.
+/// Readers of expirations miss the same ends in all databases of one history. A watcher tells each end that is still stored.
 #[test]
 fn where_time_is_given_only_ends_that_have_left_the_disk_are_lost() {
     let (_folder, db, c) = given();
@@ -315,18 +315,14 @@ fn where_time_is_given_only_ends_that_have_left_the_disk_are_lost() {
 
 fn play(seed: u64, is_given: bool) -> usize {
     let mut random = Random(seed);
-    let (stage, held) = match is_given {
-        true => (None, Some(given())),
-        false => (Some(stage(Durability::Buffered)), None),
+    let (stage, given) = (stage(Durability::Buffered), given());
+    let (db, c) = match is_given {
+        true => (&given.1, &given.2),
+        false => (&stage.db, &stage.c),
     };
-    let (db, c) = match (&stage, &held) {
-        (Some(stage), _) => (&stage.db, &stage.c),
-        (_, Some((_, db, c))) => (db, c),
-        _ => unreachable!("it is one of both"),
-    };
-    let advance = |by: Duration| match &stage {
-        Some(stage) => stage.clock.advance(by),
-        None => db.advance_to(db.now() + by).unwrap(),
+    let advance = |by: Duration| match is_given {
+        true => db.advance_to(db.now() + by).unwrap(),
+        false => stage.clock.advance(by),
     };
     let mut watch = c.watch(..);
     let (mut copy, mut lost) = (Copy::new(), 0);

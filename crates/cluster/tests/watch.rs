@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::Cluster;
 use ebbtide::{Version, WatchEvent};
-use ebbtide_cluster::{Error, ReadLevel, Token, Watch};
+use ebbtide_cluster::{Answered, Error, ReadLevel, Token, Watch};
 use testkit::random::Random;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -215,11 +215,18 @@ async fn a_container_that_was_dropped_is_watched_no_more_and_one_made_anew_is() 
     cluster.close().await;
 }
 
+/// The value of an answer, which is of a moment of this cluster.
+fn of_now<T>(answered: Answered<T>) -> T {
+    assert!(common::millis(answered.at) >= common::START);
+    answered.value
+}
+
 /// A call that is dropped at any moment takes no event along.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_dropped_loses_no_event() {
     let cluster = Cluster::of(1).await;
-    let c = cluster.nodes[0].create_container("c").await.unwrap();
+    cluster.nodes[0].create_container("c").await.unwrap();
+    let c = cluster.nodes[0].container("c");
     let mut watch = c.watch(..).await.unwrap();
     let mut given = vec![];
     for n in 0..200_u32 {
@@ -229,7 +236,7 @@ async fn a_call_that_is_dropped_loses_no_event() {
             let mut context = Context::from_waker(Waker::noop());
             // Begun, and dropped; or ready at once, and then given.
             match next.as_mut().poll(&mut context) {
-                Poll::Ready(page) => given.extend(page.unwrap().value),
+                Poll::Ready(page) => given.extend(of_now(page.unwrap())),
                 Poll::Pending if n % 2 == 0 => {
                     tokio::time::sleep(Duration::from_micros(u64::from(n))).await;
                 }
@@ -237,7 +244,7 @@ async fn a_call_that_is_dropped_loses_no_event() {
             }
         }
         if n % 7 == 0 {
-            given.extend(watch.next(2).await.unwrap().value);
+            given.extend(of_now(watch.next(2).await.unwrap()));
         }
     }
     given.extend(rest(&mut watch, 100).await);

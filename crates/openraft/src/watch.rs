@@ -7,14 +7,14 @@
 //!
 //! Invariants:
 //!
-//! 1. A call is answered by one state. Where that is another one than at the call before, or a call has failed, what came
-//!    between is told as lost: from the last version that was told, which is the same write in all states of one log.
-//! 2. The new state is watched before that is told. So whoever reads then misses nothing.
+//! 1. A call is answered by one state. After a call that failed, or if a snapshot has replaced the state of the call before, the
+//!    events since then are told as lost, from the last version that was told: the same write in all states of one log.
+//! 2. The new state is watched before that is told. So a caller that reads then misses nothing.
 
 use std::fmt::Debug;
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use ebbtide::{Error, Version, WatchEvent};
@@ -96,7 +96,7 @@ impl<C: RaftTypeConfig> Watch<C> {
         self.answered(|watch| watch.pull(most.max(1)))
     }
 
-    /// Where the container was dropped, and another one made of its name, that is watched from now on.
+    /// Asks once more if the container was dropped, because another one of its name may have been made.
     fn answered<T>(
         &mut self,
         answer: impl Fn(&mut Watch<C>) -> Result<T, Error>,
@@ -141,12 +141,11 @@ impl<C: RaftTypeConfig> Watch<C> {
     fn rest(&mut self) -> Result<Rest, Error> {
         self.current()?;
         let (_, watch) = self.watch.as_mut().expect("it was opened");
-        Ok(
-            match self.is_lost || watch.wait(std::time::Duration::ZERO)? {
-                true => Rest::Ask,
-                false => Rest::Until(watch.next_due()),
-            },
-        )
+        let has_some = self.is_lost || watch.wait(Duration::ZERO)?;
+        Ok(match has_some {
+            true => Rest::Ask,
+            false => Rest::Until(watch.next_due()),
+        })
     }
 
     /// The state that counts, which is watched.

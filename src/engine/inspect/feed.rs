@@ -170,7 +170,7 @@ pub struct Feed {
     version: Option<u64>,
     /// Only ends by these causes are given; none: all are.
     causes: Option<Vec<Cause>>,
-    /// Where time is given, too, an end is missed only if a job has left it out here.
+    /// An end counts as missed only if a job of this database has left it out, also where time is given.
     is_local: bool,
     reading: FeedPin,
 }
@@ -194,7 +194,8 @@ impl Feed {
         self.reading.bell()
     }
 
-    /// It need not miss the ends that are missed in other databases of one history.
+    /// The same reader, for which ends count as missed only if a job of this database has left them out. Others miss the same
+    /// ends in every database of one history of given time.
     pub fn locally(self) -> Feed {
         Feed {
             is_local: true,

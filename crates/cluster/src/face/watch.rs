@@ -2,9 +2,9 @@
 //!
 //! Invariants:
 //!
-//! 1. An event is taken from the engine once it stands in `ready`, and leaves that when it is given: so none is lost with a call
-//!    that was dropped.
-//! 2. Who waits reads the index of what is applied before it looks, and is woken by the next entry.
+//! 1. Events that were taken from the engine stand in `ready` until they are given. So a call that is dropped loses none.
+//! 2. A watcher that waits reads the index of the last applied entry, then looks, then waits for a later index. So it misses no
+//!    entry that was applied meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -73,6 +73,7 @@ impl Container {
             inner: Arc::new(Mutex::new(Inner {
                 watching: opened.value,
                 ready: VecDeque::new(),
+                taken_at_ms: 0,
             })),
         })
     }
@@ -89,6 +90,8 @@ struct Inner {
     watching: Watching,
     /// Taken, and not given.
     ready: VecDeque<WatchEvent>,
+    /// The state's time when they were taken, in milliseconds since 1970.
+    taken_at_ms: u64,
 }
 
 impl std::fmt::Debug for Watch {
@@ -114,13 +117,13 @@ impl Watch {
         let name = self.container.name.clone();
         let take = move |node: &Shared, at_ms: u64| {
             let mut inner = lock(&inner);
-            if !inner.ready.is_empty() {
-                return Ok(((), at_ms));
+            if inner.ready.is_empty() {
+                node.has(&name)?;
+                let watched = inner.watching.next(most)?;
+                inner.ready.extend(watched.events);
+                inner.taken_at_ms = watched.at_ms;
             }
-            node.has(&name)?;
-            let watched = inner.watching.next(most)?;
-            inner.ready.extend(watched.events);
-            Ok(((), at_ms.max(watched.at_ms)))
+            Ok(((), at_ms.max(inner.taken_at_ms)))
         };
         let answered = self.ask(take).await?;
         let ready = &mut lock(&self.inner).ready;
@@ -128,8 +131,9 @@ impl Watch {
         Ok(answered.map(|()| events))
     }
 
-    /// Waits until there is something to give, for at most `timeout`. False: there was nothing. An entry of the log wakes it. Where
-    /// an end is due and nobody writes, it has an entry written that moves time, at most ten a second and node.
+    /// Waits until there is something to give, for at most `timeout`. False: there was nothing. It looks after each entry of the log,
+    /// of whatever container, which takes some 0.1 ms of a thread. Where an end is due and nobody writes, it has an entry written that
+    /// moves time, at most ten a second and node.
     ///
     /// # Errors
     /// As [`Watch::next`].

@@ -215,7 +215,7 @@ impl Core {
 
     /// Waits until this node has applied a later entry, for at most so long.
     pub async fn moves_on(&self, index: u64, within: Duration) {
-        // It was not in vain: who waits looks again.
+        // The caller looks again in either case.
         let _ = timeout(within, self.replica.applied(index + 1)).await;
     }
 
