@@ -401,23 +401,6 @@ impl Fs for Disk {
         read().map_err(|error| Error::io("read", path, error))
     }
 
-    fn is_zero(&self, path: &Path) -> Result<bool> {
-        let read = || -> io::Result<bool> {
-            let mut file = files::open(OpenOptions::new().read(true), path)?;
-            let mut piece = vec![0; PIECE];
-            loop {
-                let len = read_some(&mut file, &mut piece)?;
-                if !is_zero(&piece[..len]) {
-                    return Ok(false);
-                }
-                if len == 0 {
-                    return Ok(true);
-                }
-            }
-        };
-        read().map_err(|error| Error::io("read", path, error))
-    }
-
     fn ring(&self, path: &Path, len: usize) -> Result<Box<dyn Ring>> {
         let ring = || -> io::Result<MappedRing> {
             let mut options = OpenOptions::new();

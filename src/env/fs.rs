@@ -151,10 +151,6 @@ pub trait Fs: Send + Sync {
         bytes.drain(each.min(bytes.len())..back.min(bytes.len()));
         Ok(bytes)
     }
-    /// Whether all bytes of a file are zero, as they are where it was allocated ahead.
-    fn is_zero(&self, path: &Path) -> Result<bool> {
-        Ok(self.read(path)?.iter().all(|byte| *byte == 0))
-    }
     /// Opens or creates a ring file of exactly `len` bytes, allocated and populated, so that a store cannot fail.
     fn ring(&self, path: &Path, len: usize) -> Result<Box<dyn Ring>>;
     /// Renames a file, replacing one of the new name.

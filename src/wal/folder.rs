@@ -158,21 +158,6 @@ impl<'a> Folder<'a> {
         let ends = self.fs.read_ends(&path, HEADER_LEN)?;
         own(Loaded::of(number, &path, ends), identity)
     }
-
-    /// The length of a segment's file, 0 if there is none, and its bytes: none if all are zero, as they are where it was
-    /// allocated ahead. Then no memory for them is needed.
-    pub fn bytes_unless_zero(&self, number: u64) -> Result<(usize, Vec<u8>)> {
-        let path = self.path(number);
-        match self.fs.len(&path)? {
-            Some(len) if len <= SEGMENT_LEN_MAX && self.fs.is_zero(&path)? => {
-                Ok((len as usize, vec![]))
-            }
-            _ => {
-                let bytes = self.bytes(number)?.unwrap_or_default();
-                Ok((bytes.len(), bytes))
-            }
-        }
-    }
 }
 
 /// A segment, if it is one of this chain.

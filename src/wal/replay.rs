@@ -342,8 +342,8 @@ impl Walk<'_> {
                         start: end,
                         ..*segment.header()
                     };
-                    let (len, bytes) = self.folder.bytes_unless_zero(number)?;
-                    (Decoder::new(header), len, bytes, false)
+                    let bytes = self.folder.bytes(number)?.unwrap_or_default();
+                    (Decoder::new(header), bytes.len(), bytes, false)
                 }
                 None => continue,
             };
