@@ -181,7 +181,7 @@ pub use data::change::{Change, ExpiryRule};
 pub use data::explanation::{Explanation, Fate, StoredIn, StoredVersion};
 pub use data::item::{Item, Value};
 pub use data::version::Version;
-pub use data::write::{Expect, OnMiss, Outcome, PutIf, Updated, Written};
+pub use data::write::{Expect, OnMiss, Outcome, PutIf, Updated, Upserted, Written};
 #[cfg(feature = "derive")]
 pub use ebbtide_derive::Key;
 pub use engine::options::{ContainerOptions, Durability, Options, Stall};

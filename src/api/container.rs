@@ -14,7 +14,7 @@ use crate::api::writing::{NotWaiting, Update, Waiting, Writes, Writing};
 use crate::base::{AtOnce, DefaultTtl, Result, Ttl};
 use crate::data::item::{Item, Value};
 use crate::data::version::Version;
-use crate::data::write::{PutIf, Updated};
+use crate::data::write::{PutIf, Updated, Upserted};
 use crate::engine::{ContainerState, Handle};
 use crate::expiry::{DefaultMillis, SettingsChange};
 use crate::values::stats::ContainerStats;
@@ -205,8 +205,57 @@ impl Container {
         writing.replace(key.as_ref(), value.as_ref(), ttl.into())
     }
 
-    /// Stores an item if the version of the live item of its key is accepted, and tells both versions: for ETags, and to know
-    /// whether a put has created or replaced. Atomic: `accepts` is asked again if meanwhile the item is written or ends, and its
+    /// Stores an item whatever is there, and tells the version of the live item that it has replaced: to know whether a put has
+    /// created or replaced. Where that item is still in memory, this costs little more than [`Container::put_with_ttl`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{ManualClock, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let carts = Options::new().clock(clock.clone()).open(folder.path())?.container("carts")?;
+    /// let first = carts.upsert("c-1", "a pen", Duration::from_secs(60))?;
+    /// assert_eq!(first.before, None); // created
+    /// let second = carts.upsert("c-1", "two pens", Duration::from_secs(60))?;
+    /// assert_eq!(second.before, Some(first.written.version())); // replaced
+    /// clock.advance(Duration::from_secs(60));
+    /// assert_eq!(carts.upsert("c-1", "ink", Duration::from_secs(60))?.before, None); // it had expired
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Container::put_with_ttl`]. Where the version that was replaced is in a table that cannot be read, the item is
+    /// stored all the same, and the error is that of [`Container::get`].
+    pub fn upsert(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+    ) -> Result<Upserted> {
+        let writing = self.writing();
+        writing.upsert(key.as_ref(), value.as_ref(), ttl.into())
+    }
+
+    /// As [`Container::upsert`], if nothing is to be waited for. [`AtOnce::WouldWait`]: nothing was written. When it would wait is
+    /// said at [`Database::try_write`](crate::Database::try_write).
+    ///
+    /// # Errors
+    /// Those of [`Container::put_with_ttl`].
+    pub fn try_upsert(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+    ) -> Result<AtOnce<Upserted>> {
+        if self.engine.syncs_writes() {
+            return Ok(AtOnce::WouldWait);
+        }
+        let writing = self.writing_by(NotWaiting);
+        AtOnce::of(writing.upsert(key.as_ref(), value.as_ref(), ttl.into()))
+    }
+
+    /// Stores an item if the version of the live item of its key is accepted, and tells both versions: for ETags. Atomic: `accepts` is asked again if meanwhile the item is written or ends, and its
     /// last answer counts. The value that is there is not read, so this costs less than [`Container::update`].
     ///
     /// ```

@@ -26,7 +26,7 @@ use crate::base::sync::Mutex;
 use crate::base::{Result, Ttl};
 use crate::data::item::{Item, Value};
 use crate::data::version::Version;
-use crate::data::write::{PutIf, Updated, Written};
+use crate::data::write::{PutIf, Updated, Upserted, Written};
 use crate::engine::options::Durability;
 use crate::engine::{Handle, TransactionIter, TransactionState};
 
@@ -347,6 +347,19 @@ impl Transaction {
     ) -> Result<bool> {
         let within = self.within(container.as_ref());
         within.replace(key.as_ref(), value.as_ref(), ttl.into())
+    }
+
+    /// Stores an item whatever is there, and tells the version of the live item that it has replaced. A version that this
+    /// transaction has written is above all others until the commit.
+    pub fn upsert(
+        &self,
+        container: impl AsRef<Container>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+    ) -> Result<Upserted> {
+        let within = self.within(container.as_ref());
+        within.upsert(key.as_ref(), value.as_ref(), ttl.into())
     }
 
     /// Stores an item if the version of the live item of its key is accepted, and tells both versions; see

@@ -18,7 +18,7 @@ use crate::base::{Error, Now, Patience, Result, Seq, Timestamp, Ttl, Wait};
 use crate::data::batch::{Op, WriteTtl};
 use crate::data::item::Item;
 use crate::data::version::Version;
-use crate::data::write::{PutIf, Updated, Written};
+use crate::data::write::{PutIf, Updated, Upserted, Written};
 use crate::engine::{Begun, ContainerState, Decide, Handle, NewValue, UpdateAction, deciding};
 use crate::expiry::ttl_millis;
 
@@ -256,6 +256,17 @@ pub trait Writes {
         Ok(written.is_some())
     }
 
+    fn upsert(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<Upserted, Self::Failure> {
+        let ttl = write_ttl(ttl)?;
+        let mut before = None;
+        let written = self.by_version(key, value.len(), |found| {
+            before = found.map(Version::of);
+            UpdateAction::Put(NewValue::Lent(value), ttl)
+        })?;
+        let written = written.expect("a put is decided");
+        Ok(Upserted { before, written })
+    }
+
     fn put_if(
         &self,
         key: &[u8],
@@ -412,6 +423,17 @@ impl<W: WriteMode> Writes for Writing<'_, W> {
         let begun = self.engine.write_one::<W::Patience>(self.state, op)?;
         self.way.note(begun);
         Ok(())
+    }
+
+    #[inline]
+    fn upsert(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Either<Upserted, Self::Failure> {
+        check_item(key, value)?;
+        let ttl = write_ttl(ttl)?;
+        let (begun, before) = (self.engine).upsert::<W::Patience>(self.state, key, value, ttl)?;
+        Ok(Upserted {
+            before: before.map(Version::of),
+            written: self.way.note(begun),
+        })
     }
 
     fn conditionally<'v>(

@@ -128,6 +128,16 @@ pub struct PutIf {
     pub written: Option<Written>,
 }
 
+/// The result of [`Container::upsert`](crate::Container::upsert).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Upserted {
+    /// The version of the live item that was replaced; `None`: there was none.
+    pub before: Option<Version>,
+    /// The write.
+    pub written: Written,
+}
+
 /// The result of [`Container::fetch_update`](crate::Container::fetch_update).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -24,7 +24,7 @@ use crate::api::writing::{Update, other_ttl, write_ttl};
 use crate::base::{Error, Result, Seq, Timestamp, Ttl};
 use crate::data::item::Item;
 use crate::data::version::Version;
-use crate::data::write::{PutIf, Updated, Written};
+use crate::data::write::{PutIf, Updated, Upserted, Written};
 use crate::indexed::container::{Definition, IndexedContainer};
 use crate::indexed::entry::{self, STATE};
 
@@ -340,6 +340,19 @@ impl<'t> IndexedTransaction<'t> {
             None => Update::Keep,
         };
         Ok(self.change(key.as_ref(), replace)?.1)
+    }
+
+    /// As [`IndexedContainer::upsert`].
+    pub fn upsert(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+    ) -> Result<Upserted> {
+        let put = |_: Option<&Item>| Update::Write(value, ttl.into());
+        let (before, _) = self.change(key.as_ref(), put)?;
+        let (before, written) = (before.map(|before| before.version()), self.written());
+        Ok(Upserted { before, written })
     }
 
     /// As [`IndexedContainer::put_if`]. The closure is called once.

@@ -8,7 +8,7 @@ use crate::api::writing::Update;
 use crate::base::{Result, Ttl};
 use crate::data::item::Item;
 use crate::data::version::Version;
-use crate::data::write::{PutIf, Updated, Written};
+use crate::data::write::{PutIf, Updated, Upserted, Written};
 use crate::indexed::container::IndexedContainer;
 use crate::indexed::transaction::IndexedTransaction;
 
@@ -65,6 +65,22 @@ impl IndexedContainer {
     ) -> Result<bool> {
         let ttl = ttl.into();
         self.run(|tx| tx.replace(&key, &value, ttl))
+    }
+
+    /// As [`Container::upsert`](crate::Container::upsert), with the item's entries, for which the value that is there is read.
+    ///
+    /// # Errors
+    /// As of [`IndexedContainer::put_with_ttl`].
+    pub fn upsert(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+    ) -> Result<Upserted> {
+        let ttl = ttl.into();
+        let (done, written) = self.run_and_tell(|tx| tx.upsert(&key, &value, ttl))?;
+        let before = done.before;
+        Ok(Upserted { before, written })
     }
 
     /// As [`Container::put_if`](crate::Container::put_if), with the item's entries, for which the value that is there is read.

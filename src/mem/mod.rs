@@ -133,18 +133,19 @@ impl Memtable {
     /// replayed twice. After an error the record is not there. There is no error if the pool was prepared
     /// ([`Pool::prepare`], [`room_for`]).
     pub fn insert(&self, header: Header, key: &[u8], value: &[u8]) -> Result<()> {
-        self.insert_record(&NewRecord::of(header, key, value))
+        self.insert_record(&NewRecord::of(header, key, value))?;
+        Ok(())
     }
 
-    /// The same.
-    pub fn insert_record(&self, new: &NewRecord<'_>) -> Result<()> {
+    /// The same; the version of the key that was the newest one before, if the record is it now.
+    pub fn insert_record(&self, new: &NewRecord<'_>) -> Result<Option<Header>> {
         let (header, hash) = (new.header, new.hash.key);
         debug_assert_eq!(new.hash, RecordHash::of(new.key, new.value));
         self.filter.prefetch(hash);
         let mut writing = self.changing.writing.lock();
         let inserted = match writing.tree.insert(new) {
             Ok(Some(inserted)) => inserted,
-            Ok(None) => return Ok(()),
+            Ok(None) => return Ok(None),
             Err(refused) => return Err(refused.error()),
         };
         // Another version of the key has brought it into the filter.
@@ -159,7 +160,10 @@ impl Memtable {
         writing.summary.add(&record, hash, inserted);
         self.count(header.seq);
         self.changing.len.store(self.len() + 1, Ordering::Relaxed);
-        Ok(())
+        Ok(match inserted {
+            Inserted::Over(before, _) => Some(before),
+            Inserted::Alone | Inserted::Under => None,
+        })
     }
 
     /// Brings what an insert of this key will need into the processor's caches, for a writer that waits for another one;

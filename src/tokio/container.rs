@@ -14,7 +14,7 @@ use crate::base::{Attempt, DefaultTtl, Result, Ttl};
 use crate::data::explanation::Explanation;
 use crate::data::item::{Item, Value};
 use crate::data::version::Version;
-use crate::data::write::{PutIf, Updated, Written};
+use crate::data::write::{PutIf, Updated, Upserted, Written};
 use crate::tokio::read::{async_reading_methods, bounds, bytes, few_at_once};
 use crate::tokio::shared::{Shared, WorkQueue};
 use crate::tokio::stream::{ItemStream, KeyStream};
@@ -291,6 +291,20 @@ impl AsyncContainer {
             self.of.writing_by(way).replace(key, value, ttl)
         };
         let later = move |of: Container, key, value| of.replace(key, value, ttl);
+        self.store(key, value, at_once, later).await
+    }
+
+    /// Stores an item whatever is there, and tells the version of the live item that it has replaced.
+    pub async fn upsert(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+    ) -> Result<Upserted> {
+        let ttl = ttl.into();
+        let at_once =
+            |way: &Begin, key: &[u8], value: &[u8]| self.of.writing_by(way).upsert(key, value, ttl);
+        let later = move |of: Container, key, value| of.upsert(key, value, ttl);
         self.store(key, value, at_once, later).await
     }
 

@@ -14,7 +14,7 @@ use crate::base::sync::Mutex;
 use crate::base::{Error, Result, Ttl};
 use crate::data::item::{Item, Value};
 use crate::data::version::Version;
-use crate::data::write::{PutIf, Updated, Written};
+use crate::data::write::{PutIf, Updated, Upserted, Written};
 use crate::engine::options::Durability;
 use crate::tokio::read::{bounds, bytes};
 use crate::tokio::shared::{Shared, WorkQueue};
@@ -287,6 +287,19 @@ impl AsyncTransaction {
     ) -> Result<bool> {
         let (key, value, ttl) = (bytes(key), bytes(value), ttl.into());
         self.on(container, move |of, c| of.replace(c, key, value, ttl))
+            .await
+    }
+
+    /// As [`Transaction::upsert`].
+    pub async fn upsert(
+        &self,
+        container: impl AsRef<Container>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+    ) -> Result<Upserted> {
+        let (key, value, ttl) = (bytes(key), bytes(value), ttl.into());
+        self.on(container, move |of, c| of.upsert(c, key, value, ttl))
             .await
     }
 

@@ -10,7 +10,7 @@ use crate::base::sync::Mutex;
 use crate::base::{Error, Result, Ttl};
 use crate::data::item::Item;
 use crate::data::version::Version;
-use crate::data::write::PutIf;
+use crate::data::write::{PutIf, Upserted};
 use crate::tokio::container::AsyncContainer;
 use crate::tokio::database::{AsyncDatabase, AsyncView};
 use crate::tokio::typed_read::{TypedItemStream, TypedKeyStream, async_typed_reading_methods};
@@ -167,6 +167,17 @@ impl<K: TypedKey, V: TypedValue> AsyncTypedContainer<K, V> {
     ) -> Result<bool> {
         let (key, value) = (key::encoded::<K>(&key), value::encoded::<V>(value)?);
         self.untyped.replace(key, value, ttl).await
+    }
+
+    /// As [`TypedContainer::upsert`].
+    pub async fn upsert(
+        &self,
+        key: K::Borrowed<'_>,
+        value: &V::Data,
+        ttl: impl Into<Ttl>,
+    ) -> Result<Upserted> {
+        let (key, value) = (key::encoded::<K>(&key), value::encoded::<V>(value)?);
+        self.untyped.upsert(key, value, ttl).await
     }
 
     /// As [`TypedContainer::put_if`]; see [`AsyncContainer::put_if`] for where the closure is called.

@@ -13,7 +13,7 @@ use crate::api::writing::{Waiting, Writes, Writing};
 use crate::base::{Result, Ttl};
 use crate::data::item::Item;
 use crate::data::version::Version;
-use crate::data::write::{PutIf, Written};
+use crate::data::write::{PutIf, Upserted, Written};
 use crate::typed::item::{TypedItem, TypedUpdate, TypedUpdated};
 use crate::typed::key::{self, TypedKey, TypedPrefix};
 use crate::typed::read::{

@@ -12,7 +12,7 @@ use crate::api::writing::Writes;
 use crate::base::{Result, Ttl};
 use crate::data::item::Item;
 use crate::data::version::Version;
-use crate::data::write::PutIf;
+use crate::data::write::{PutIf, Upserted};
 use crate::engine::TransactionIter;
 use crate::typed::container::TypedContainer;
 use crate::typed::item::{TypedItem, TypedUpdate, TypedUpdated};

@@ -98,6 +98,18 @@ macro_rules! typed_writing_methods {
                 self.writing().replace(&key, &value, ttl.into())
             }
 
+            /// Stores an item whatever is there, and tells the version of the live item that it has replaced.
+            pub fn upsert(
+                &self,
+                key: K::Borrowed<'_>,
+                value: &V::Data,
+                ttl: impl Into<Ttl>,
+            ) -> Result<Upserted> {
+                let value = value::encoded::<V>(value)?;
+                let key = key::encoded::<K>(&key);
+                self.writing().upsert(&key, &value, ttl.into())
+            }
+
             /// Stores an item if the version of the live item of its key is accepted, whatever its value is, and tells both
             /// versions, as [`Container::put_if`](crate::Container::put_if) does.
             pub fn put_if(

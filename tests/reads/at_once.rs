@@ -504,6 +504,41 @@ fn a_put_under_a_condition_is_done_at_once_or_not_at_all() {
     assert_eq!(db.last_version(), before.0);
 }
 
+/// What it replaces is told by the memtables, or not without reading a file: then nothing is done.
+#[test]
+fn an_upsert_is_done_at_once_or_not_at_all() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let options = options(&sim, &clock).reads(Reads::Pread).cache_bytes(0);
+    let (db, items) = unread(&options);
+    let fresh = db.container("fresh").unwrap();
+    let calls = calls(&sim);
+    let upsert = |c: &Container, value: &str| c.try_upsert("k", value, SECOND).unwrap();
+    let first = upsert(&fresh, "1").ready().unwrap();
+    assert_eq!(first.before, None);
+    assert_eq!(first.written.version(), db.last_version());
+    let second = upsert(&fresh, "2").ready().unwrap();
+    assert_eq!(second.before, Some(first.written.version()));
+    clock.advance(SECOND);
+    assert_eq!(upsert(&fresh, "3").ready().unwrap().before, None);
+
+    let seen = || (db.last_version(), calls.load(Ordering::Relaxed));
+    let before = seen();
+    assert_eq!(upsert(&items, "5"), AtOnce::WouldWait);
+    assert_eq!(seen(), before, "nothing was done");
+    let put = items.upsert("k", "6", SECOND).unwrap();
+    assert!(put.before.is_some());
+    let again = upsert(&items, "7").ready().unwrap();
+    assert_eq!(again.before, Some(put.written.version()));
+    let last = db.last_version();
+    db.close().unwrap();
+    assert!(fresh.try_upsert("k", "8", SECOND).unwrap_err().is_closed());
+
+    let db = options.durability(Durability::Sync).open("/db").unwrap();
+    let fresh = db.container("fresh").unwrap();
+    assert_eq!(upsert(&fresh, "9"), AtOnce::WouldWait);
+    assert_eq!(db.last_version(), last);
+}
+
 #[test]
 fn nothing_is_written_where_memory_or_the_log_is_full() {
     let (sim, clock) = (Sim::new(1), ManualClock::new(START));

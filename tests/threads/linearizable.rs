@@ -50,6 +50,8 @@ enum Act {
     Item(usize, Option<(u32, u64)>),
     Create(usize, Write, bool),
     Replace(usize, Write, bool),
+    /// Whether it has replaced one.
+    Upsert(usize, Write, bool),
     Touch(usize, bool),
     /// The item that was shown last, and what was made of it; nothing inside for a delete, nothing at all for leaving it.
     Update(usize, Option<u32>, Option<Option<Write>>),
@@ -196,6 +198,10 @@ fn effect(operation: &Operation, state: &mut State) -> Option<()> {
                 put(state, *key, Some(*write));
             }
         }
+        Act::Upsert(key, write, live) => {
+            state.narrow(*key, *live, to)?;
+            put(state, *key, Some(*write));
+        }
         Act::Touch(key, done) => {
             if let Some(version) = state.narrow(*key, *done, to)? {
                 put(state, *key, Some((version.number, version.ttl)));
@@ -335,7 +341,12 @@ impl Stage<'_> {
     fn operation(&self, random: &mut Random) -> Act {
         let (c, at) = (self.container, random.below(KEYS));
         let key = self.key(at);
-        match random.below(22) {
+        match random.below(24) {
+            22 | 23 => {
+                let write = self.write(random);
+                let put = c.upsert(&key, value(write), ttl(write)).unwrap();
+                Act::Upsert(at, write, put.before.is_some())
+            }
             20 | 21 => self.expire(random),
             16 | 17 => {
                 let (number, _) = self.write(random);

@@ -6,9 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use ebbtide::{Error, Ttl, Version};
+use ebbtide::internals::{Fault, FaultPlan, Sim};
+use ebbtide::{Durability, Error, ManualClock, Options, Reads, Ttl, Version};
 
 use crate::conditions::{after, fixture, version};
+
+const NOW: u64 = 1_800_000_000_000;
+
+fn options(sim: &Sim, clock: &ManualClock) -> Options {
+    Options::new().fs(sim.clone()).clock(clock.clone())
+}
 
 /// An item that is there, that has ended, that was deleted; in memory and in a table; and a version that is refused.
 #[test]
@@ -43,6 +50,81 @@ fn put_if_judges_the_version_that_is_live() {
         assert!(matches!(error, Error::InvalidArgument { what: "ttl", .. }));
         assert_eq!(f.c.get("k").unwrap().unwrap(), "8");
     }
+}
+
+/// The same states, and the ways of an upsert: the version is in the memtable of the put, in a sealed one, in a table, covered
+/// by a range delete; by a clock that has gone back it is read first, and so it is where writes are synced or keep a life.
+#[test]
+fn upsert_tells_the_version_that_was_live() {
+    for durability in [Durability::Buffered, Durability::Sync] {
+        for is_flushed in [false, true] {
+            let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+            let db = options(&sim, &clock).durability(durability).open("/db");
+            let db = db.unwrap();
+            let c = db.container("c").unwrap();
+            let upsert = |value: &str, ttl: Ttl| {
+                if is_flushed {
+                    db.flush().unwrap();
+                }
+                let done = c.upsert("k", value, ttl).unwrap();
+                assert_eq!(c.get("k").unwrap().unwrap(), value);
+                assert_eq!(done.written.version(), version(&c, "k"));
+                (done.before, done.written.version())
+            };
+            let (before, first) = upsert("1", after(10));
+            assert_eq!(before, None);
+            clock.advance(Duration::from_millis(9));
+            let (before, second) = upsert("2", after(10));
+            assert_eq!(before, Some(first));
+            clock.advance(Duration::from_millis(10)); // it has ended
+            let (before, third) = upsert("3", Ttl::Never);
+            assert_eq!(before, None);
+            assert!(third > second);
+            assert_eq!(upsert("4", Ttl::Keep).0, Some(third));
+            c.delete("k").unwrap();
+            assert_eq!(upsert("5", Ttl::Never).0, None);
+            c.delete_range("a".."z").unwrap();
+            assert_eq!(upsert("6", Ttl::Never).0, None);
+            // A moment that has passed ends it at once.
+            let last = version(&c, "k");
+            let past = db.now() - Duration::from_millis(1);
+            assert_eq!(
+                c.upsert("k", "7", Ttl::Until(past)).unwrap().before,
+                Some(last)
+            );
+            assert!(c.get("k").unwrap().is_none());
+            assert_eq!(upsert("8", after(100)).0, None);
+            let error = c.upsert("k", "9", after(0)).unwrap_err();
+            assert!(matches!(error, Error::InvalidArgument { what: "ttl", .. }));
+            let last = version(&c, "k");
+            // Time that is taken back has ended nothing.
+            clock.jump(NOW + 400 * 86_400_000);
+            assert!(c.get("k").unwrap().is_none());
+            clock.jump(NOW + 19);
+            assert_eq!(upsert("9", after(100)).0, Some(last));
+        }
+    }
+}
+
+/// A version in a table that cannot be read: the error says so, and the item is stored.
+#[test]
+fn an_upsert_over_what_cannot_be_read_is_done() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let unread = options(&sim, &clock).reads(Reads::Pread).cache_bytes(0);
+    let db = unread.open("/db").unwrap();
+    let c = db.container("c").unwrap();
+    c.put("k", "1").unwrap();
+    db.flush().unwrap();
+    let plan = FaultPlan {
+        at: sim.operations(),
+        kind: Fault::Io,
+        lasting: true,
+    };
+    sim.fail_where(plan, |call| call.operation == "read");
+    assert!(c.upsert("k", "2", Ttl::Inherit).is_err());
+    assert_eq!(c.get("k").unwrap().unwrap(), "2");
+    let again = c.upsert("k", "3", Ttl::Inherit).unwrap();
+    assert!(again.before.unwrap() < again.written.version());
 }
 
 /// Each of eight threads counts by the version that it has seen: none is lost.

@@ -3,12 +3,15 @@
 //! They are decided as those that wait are, by the version of what is there. Where the container has indexes by name, whose entries
 //! a call that waits writes, and where others write a replica, they would wait.
 
+use std::sync::{Arc, RwLockReadGuard};
+
 use ebbtide::{AtOnce, Version};
 
 use crate::container::{Container, Prepared, conflict, not_found};
 use crate::document::Document;
 use crate::error::Result;
 use crate::etag::Conditions;
+use crate::indexes::Indexes;
 use crate::partition_key::PartitionKey;
 
 impl Container {
@@ -23,7 +26,11 @@ impl Container {
         body: &[u8],
         conditions: &Conditions,
     ) -> Result<AtOnce<(Document, bool)>> {
-        self.try_put(self.prepare(key, body)?, |found| conditions.check(found))
+        let prepared = self.prepare(key, body)?;
+        if conditions.are_none() {
+            return self.try_put_over(prepared);
+        }
+        self.try_put(prepared, |found| conditions.check(found))
     }
 
     /// As [`Container::create`], without waiting: see [`Container::try_upsert`].
@@ -38,18 +45,33 @@ impl Container {
         })
     }
 
+    /// Writes a document whatever is there, and tells whether nothing was.
+    fn try_put_over(&self, prepared: Prepared) -> Result<AtOnce<(Document, bool)>> {
+        let Some(_indexes) = self.try_hold() else {
+            return Ok(AtOnce::WouldWait);
+        };
+        let Prepared { key, body, ttl, .. } = &prepared;
+        let AtOnce::Ready(put) = self.items().try_upsert(key, body, *ttl)? else {
+            return Ok(AtOnce::WouldWait);
+        };
+        let written = put.written;
+        let document = self.written(prepared, written.version(), written.written_at());
+        Ok(AtOnce::Ready((document, put.before.is_none())))
+    }
+
+    /// The indexes, if a write has nothing to do with them. Held until it is done: an index that is made meanwhile would lack it.
+    fn try_hold(&self) -> Option<RwLockReadGuard<'_, Arc<Indexes>>> {
+        let held = self.upkeep().try_hold();
+        held.filter(|held| !self.is_decided_first(held))
+    }
+
     /// Writes a document if the version of the live one is accepted, and tells whether none was there.
     fn try_put(
         &self,
         prepared: Prepared,
         mut accepts: impl FnMut(Option<Version>) -> Result<()>,
     ) -> Result<AtOnce<(Document, bool)>> {
-        // Held until the write is done: an index that is made meanwhile would lack it.
-        let Some(_indexes) = self
-            .upkeep()
-            .try_hold()
-            .filter(|held| !self.is_decided_first(held))
-        else {
+        let Some(_indexes) = self.try_hold() else {
             return Ok(AtOnce::WouldWait);
         };
         let mut refusal = None;

@@ -376,7 +376,7 @@ impl Container {
         conditions: &Conditions,
     ) -> Result<(Document, bool)> {
         let prepared = self.prepare(key, body)?;
-        let (before, written) = self.put_if(&prepared, |found| conditions.check(found))?;
+        let (before, written) = self.put(&prepared, conditions)?;
         let document = self.written(prepared, written.version, written.written_at);
         Ok((document, before.is_none()))
     }

@@ -86,6 +86,11 @@ impl Etag {
 }
 
 impl Conditions {
+    /// Whether there are any.
+    pub(crate) fn are_none(&self) -> bool {
+        *self == Conditions::none()
+    }
+
     /// Whether a write may be done to what is there.
     pub(crate) fn check(&self, live: Option<Version>) -> Result<()> {
         let refused = self.if_match.is_some_and(|etag| !etag.is_of(live))

@@ -16,6 +16,9 @@ pub struct Broken {
     pub what: &'static str,
 }
 
+/// Bytes of a string that are looked at together.
+const MANY: usize = 32;
+
 type Result<T, E = Broken> = std::result::Result<T, E>;
 
 /// A member of an object.
@@ -158,8 +161,12 @@ impl<'a> Scan<'a> {
         loop {
             self.space();
             let from = self.at;
-            self.key()?;
-            let name = string(&self.text[from..self.at]);
+            let has_escapes = self.key()?;
+            let name = &self.text[from..self.at];
+            let name = match has_escapes {
+                true => string(name),
+                false => Some(Cow::Borrowed(&name[1..name.len() - 1])),
+            };
             self.colon()?;
             self.space();
             let value_from = self.at;
@@ -181,8 +188,9 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// As [`Scan::string`].
     #[inline]
-    fn key(&mut self) -> Result<()> {
+    fn key(&mut self) -> Result<bool> {
         self.space();
         match self.take()? {
             b'"' => self.string(),
@@ -224,7 +232,7 @@ impl<'a> Scan<'a> {
                         continue;
                     }
                 }
-                b'"' => self.string()?,
+                b'"' => drop(self.string()?),
                 b't' => self.word("rue")?,
                 b'f' => self.word("alse")?,
                 b'n' => self.word("ull")?,
@@ -259,22 +267,30 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Goes over the rest of a string, whose first quotation mark was taken: eight bytes at a time where none is special.
-    fn string(&mut self) -> Result<()> {
+    /// Goes over the rest of a string, whose first quotation mark was taken: eight bytes at a time where none is special, and
+    /// [`MANY`] where the string is longer. True: it has escapes.
+    fn string(&mut self) -> Result<bool> {
         let bytes = self.text.as_bytes();
+        let mut has_escapes = false;
         loop {
-            while let Some(eight) = bytes.get(self.at..self.at + 8) {
-                let eight = u64::from_le_bytes(eight.try_into().expect("eight bytes"));
-                let special = special(eight);
+            while let Some(eight) = bytes.get(self.at..).and_then(<[u8]>::first_chunk) {
+                let special = special(u64::from_le_bytes(*eight));
                 if special != 0 {
                     self.at += special.trailing_zeros() as usize / 8;
                     break;
                 }
                 self.at += 8;
+                let rest = |at| bytes.get(at..).and_then(<[u8]>::first_chunk);
+                while rest(self.at).is_some_and(|many| !has_special(many)) {
+                    self.at += MANY;
+                }
             }
             match self.take()? {
-                b'"' => return Ok(()),
-                b'\\' => self.escape()?,
+                b'"' => return Ok(has_escapes),
+                b'\\' => {
+                    has_escapes = true;
+                    self.escape()?;
+                }
                 0..=0x1f => return Err(self.back("an escape for a control character")),
                 _ => {}
             }
@@ -361,6 +377,16 @@ impl<'a> Scan<'a> {
             false => Err(self.broken("a digit")),
         }
     }
+}
+
+/// Whether one of these bytes is a quotation mark, a backslash or a control character. In numbers and not with `||`, so that the
+/// compiler takes many at a time.
+#[inline]
+fn has_special(bytes: &[u8; MANY]) -> bool {
+    let special = bytes
+        .iter()
+        .map(|byte| u8::from(*byte == b'"') | u8::from(*byte == b'\\') | u8::from(*byte < 0x20));
+    special.fold(0, |any, special| any | special) != 0
 }
 
 /// The lowest set bit is in the first byte that is a quotation mark, a backslash or a control character.

@@ -4,6 +4,7 @@ use ebbtide::{Expect, Item, Update, Version};
 
 use crate::container::{Container, Prepared, not_found};
 use crate::error::{Error, Result};
+use crate::etag::Conditions;
 use crate::indexes::Indexes;
 use crate::store::{Commit, Committed};
 
@@ -34,6 +35,23 @@ impl Container {
             (Some(written), None) => Ok((updated.before, written.into())),
             (_, refusal) => Err(refusal.unwrap_or_else(not_found)),
         }
+    }
+
+    /// Writes a document if the conditions hold of the live one; returns the version of that, and what was written.
+    pub(crate) fn put(
+        &self,
+        prepared: &Prepared,
+        conditions: &Conditions,
+    ) -> Result<(Option<Version>, Committed)> {
+        if conditions.are_none() {
+            let indexes = self.upkeep().hold();
+            if !self.is_decided_first(&indexes) {
+                let Prepared { key, body, ttl, .. } = prepared;
+                let put = self.items().upsert(key, body, *ttl)?;
+                return Ok((put.before, put.written.into()));
+            }
+        }
+        self.put_if(prepared, |found| conditions.check(found))
     }
 
     /// Writes a document if the version of the live one is accepted; returns that version, and what was written.

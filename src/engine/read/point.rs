@@ -131,6 +131,12 @@ pub(in crate::engine) fn newest<'a, P: Patience>(
     }
 }
 
+/// The newest version of a key in the memtables, dead or not; none, also where a table may have one.
+pub(in crate::engine) fn newest_in_memory(read_state: &ReadState, key: &[u8]) -> Option<Header> {
+    let hit = in_memory(read_state, hash_key(key), key, Seq::MAX)?;
+    Some(hit.header())
+}
+
 /// Asks the memtables newest first: the first version found is the newest.
 #[inline(always)]
 pub(super) fn in_memory<'a>(

@@ -29,6 +29,7 @@
 use std::sync::Arc;
 
 use crate::base::hash::RecordHash;
+use crate::base::record::Header;
 use crate::base::sync::MutexGuard;
 use crate::base::{Attempt, Error, Now, Patience, Result, Seq, Timestamp, Wait};
 use crate::data::batch::{KeyRange, Op};
@@ -36,7 +37,7 @@ use crate::data::relogged::Relogged;
 use crate::data::write::{Outcome, Written};
 use crate::engine::Engine;
 use crate::engine::options::Durability;
-use crate::engine::parts::commit_dependency::Relying;
+use crate::engine::parts::commit_dependency::{Relying, SEVERAL};
 use crate::engine::parts::commit_log::CommitState;
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::read_states::Missing;
@@ -46,8 +47,10 @@ use crate::engine::write::deciding::check_decided;
 use crate::engine::write::observed::{Changed, Fault, Observed, WriteMoment};
 use crate::engine::write::prepared::Prepared;
 use crate::engine::write::state_changes::StateChanges;
+use crate::engine::write::upsert::{Replaced, tells_in_memory};
 use crate::engine::write::writes::{Writes, weight};
 use crate::env::ClockReading;
+use crate::expiry::ExpiryView;
 use crate::mem::{Memtable, NewRecord, room_for};
 use crate::wal::{FrameHeader, FrameKind, Position};
 
@@ -68,6 +71,15 @@ impl Stamped<'_> {
             settled: self.reading.settled,
         }
     }
+}
+
+/// The reads that a write relies on, or that come of it.
+enum Reads<'a, 'k> {
+    None,
+    /// They were made before it.
+    Before(&'a Observed<'k>),
+    /// A put tells the item that it replaces (upsert.rs).
+    Replaced(&'a mut Option<Replaced>),
 }
 
 /// A write that is in the log and in memory, and will be done even if its caller gives up.
@@ -95,13 +107,15 @@ impl Begun {
 /// Writes that are in the log and in memtables.
 pub(in crate::engine) struct Logged {
     /// The sequence number of the first.
-    first: Seq,
+    pub first: Seq,
     /// The sequence number of the last.
     pub last: Seq,
     /// Its time.
     pub written_at: Timestamp,
     /// Their end in the log.
     pub position: Position,
+    /// Of a single one: the version of its key that was the newest one of the memtable.
+    pub over: Option<Header>,
 }
 
 impl Engine {
@@ -199,10 +213,21 @@ impl Engine {
     /// Commits writes that rely on nothing.
     #[inline(always)]
     fn commit_blind<P: Patience>(&self, writes: &Prepared<'_>) -> Result<Begun, P::Failure> {
-        match self.commit::<P>(writes, None)? {
+        match self.commit::<P>(writes, Reads::None)? {
             Ok(begun) => Ok(begun),
             Err(_) => unreachable!("it relies on nothing"),
         }
+    }
+
+    /// Commits a put whatever is there, and tells what it replaces. None: it could not be told, and nothing was done.
+    #[inline(always)]
+    pub(in crate::engine) fn commit_telling<P: Patience>(
+        &self,
+        writes: &Prepared<'_>,
+    ) -> Result<Option<(Begun, Replaced)>, P::Failure> {
+        let mut replaced = None;
+        let begun = self.commit::<P>(writes, Reads::Replaced(&mut replaced))?;
+        Ok(begun.ok().zip(replaced))
     }
 
     /// Commits, if all is as it was read; where the memtables cannot tell, the runs are read first.
@@ -218,7 +243,7 @@ impl Engine {
                     return Ok(Err(changed));
                 }
             }
-            match self.commit::<P>(writes, Some(&*observed))? {
+            match self.commit::<P>(writes, Reads::Before(observed))? {
                 Ok(begun) => return Ok(Ok(begun)),
                 Err(Fault::Changed(changed)) => return Ok(Err(changed)),
                 Err(Fault::Flushed) => {}
@@ -232,11 +257,18 @@ impl Engine {
     fn commit<P: Patience>(
         &self,
         writes: &Prepared<'_>,
-        observed: Option<&Observed<'_>>,
+        reads: Reads<'_, '_>,
     ) -> Result<Result<Begun, Fault>, P::Failure> {
         check_decided(writes)?;
         let commit = self.lock_for::<P>(writes)?;
-        let relies_on = observed.and_then(Observed::relies_on);
+        let (observed, relies_on) = match &reads {
+            Reads::None => (None, None),
+            Reads::Before(observed) => (Some(*observed), observed.relies_on()),
+            Reads::Replaced(_) => {
+                P::require(|| tells_in_memory(writes))?;
+                (None, Some(SEVERAL))
+            }
+        };
         let begin = || {
             let changing = observed.filter(|observed| observed.changes_state);
             changing.map(|observed| StateChanges::begin(writes, observed))
@@ -250,11 +282,29 @@ impl Engine {
                 return Ok(self.commit_changes(stamped, *changes, (writes, observed))?);
             }
         }
+        let view = match reads {
+            Reads::Replaced(_) => match self.view_at_stamp(writes, &stamped) {
+                None => return Ok(Err(Fault::Flushed)),
+                view => view,
+            },
+            _ => None,
+        };
         let logged = self.log_and_apply(&mut stamped, writes)?;
+        if let (Reads::Replaced(replaced), Some(view)) = (reads, view) {
+            *replaced = Some(Replaced::by(writes, view, &logged));
+        }
         if self.is_seen_at_once(writes, &logged) {
             self.commit_log.publish_latest(&stamped.commit);
         }
         Ok(Ok(self.finish_commit::<P>(stamped, writes, &logged)?))
+    }
+
+    /// The view by which the item that a put replaces is judged. None: not by the stamp alone, for time has gone back, or the
+    /// settings are being changed.
+    #[inline(always)]
+    fn view_at_stamp(&self, writes: &Prepared<'_>, stamped: &Stamped<'_>) -> Option<ExpiryView> {
+        let view = writes.states()[0].view_for::<Now>(stamped.reading.now);
+        view.ok().filter(|_| self.clock.leads() == 0)
     }
 
     /// The same of a write that changes what containers are: it counts when it is durable (state_changes.rs).
@@ -394,7 +444,8 @@ impl Engine {
         self.pool.prepare(room)?;
         let position = appender.append(&header, writes.payload(), writes.crc())?;
         let segment = appender.segment();
-        self.apply(commit, &header, writes, segment)
+        let over = self
+            .apply(commit, &header, writes, segment)
             .map_err(|error| {
                 self.commit_log
                     .log()
@@ -405,6 +456,7 @@ impl Engine {
             last: header.last_seq,
             written_at: header.written_at,
             position,
+            over,
         })
     }
 
@@ -442,7 +494,7 @@ impl Engine {
         })
     }
 
-    /// Inserts the logged writes.
+    /// Inserts the logged writes. Of a single one: the version of its key that was the newest one of the memtable.
     #[inline(always)]
     fn apply(
         &self,
@@ -450,12 +502,13 @@ impl Engine {
         header: &FrameHeader,
         writes: &Prepared<'_>,
         segment: u64,
-    ) -> Result<()> {
+    ) -> Result<Option<Header>> {
+        let mut over = None;
         let (mut seq, at) = (header.first_seq, header.written_at);
         match writes.single() {
             Some((op, hash, state)) => {
                 let record = op.at(seq, at);
-                self.apply_one(commit, state, (&record, hash, at), segment)?;
+                over = self.apply_one(commit, state, (&record, hash, at), segment)?;
                 seq = seq.next();
             }
             None => {
@@ -471,7 +524,7 @@ impl Engine {
         }
         debug_assert_eq!(seq, header.last_seq.next());
         self.commit_log.applied(commit, header.last_seq);
-        Ok(())
+        Ok(over)
     }
 
     /// Inserts one write of this moment, whose record has these hashes, that was logged in `segment`.
@@ -482,9 +535,9 @@ impl Engine {
         state: &ContainerState,
         (record, hash, at): (&Relogged<'_>, RecordHash, Timestamp),
         segment: u64,
-    ) -> Result<()> {
+    ) -> Result<Option<Header>> {
         let active = commit.active(state);
-        insert(&active.memtable, record, hash)?;
+        let over = insert(&active.memtable, record, hash)?;
         match record {
             Relogged::Record {
                 header, key, value, ..
@@ -495,7 +548,7 @@ impl Engine {
         let grown = active.count_growth();
         commit.add_active(grown);
         self.throttle.add_unflushed(commit, grown);
-        Ok(())
+        Ok(over)
     }
 
     /// Seals the largest memtables until the active ones fit their budget. Tells whether it sealed any: then the flush
@@ -581,7 +634,7 @@ fn prefetch(prepared: &Prepared<'_>) {
 
 /// Inserts one write, whose record has these hashes, into a memtable.
 #[inline(always)]
-fn insert(memtable: &Memtable, write: &Relogged<'_>, hash: RecordHash) -> Result<()> {
+fn insert(memtable: &Memtable, write: &Relogged<'_>, hash: RecordHash) -> Result<Option<Header>> {
     match *write {
         Relogged::Record {
             header, key, value, ..
@@ -593,7 +646,7 @@ fn insert(memtable: &Memtable, write: &Relogged<'_>, hash: RecordHash) -> Result
         }),
         Relogged::Range { seq, from, to, .. } => {
             memtable.delete_range(KeyRange::of_bounds(from, to), seq);
-            Ok(())
+            Ok(None)
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod observed;
 pub mod state_changes;
 pub mod commit;
 pub mod update;
+pub mod upsert;
 pub mod differing;
 pub mod conditional;
 pub mod read_set;

@@ -24,11 +24,16 @@ impl World {
             Op::Put(c, k, v, ttl) => {
                 let container = self.container(c)?;
                 let (given, model) = self.given(*ttl);
-                let done = container.put_with_ttl(k, v, given);
+                let done = match v.len() % 2 {
+                    0 => container.put_with_ttl(k, v, given).map(|()| None),
+                    _ => container.upsert(k, v, given).map(|put| Some(put.before)),
+                };
                 if out_of_range(*ttl) {
                     return refused(done.err());
                 }
-                done.map_err(failed)?;
+                if let Some(before) = done.map_err(failed)? {
+                    self.check_replaced(c, k, before)?;
+                }
                 self.commit(&[Write::Put {
                     container: c.clone(),
                     key: k.clone(),
@@ -297,6 +302,18 @@ impl World {
             }])?;
         }
         Ok(found.map_or("-".into(), |seen| shorten(&seen.value)))
+    }
+
+    /// An upsert tells the version that was live before it; which that is, is known if it was looked at.
+    fn check_replaced(&mut self, c: &str, k: &[u8], told: Option<Version>) -> Result<(), String> {
+        let order = self.model.live(c, k);
+        let what = format!("the version of {} that was replaced", shorten(k));
+        same(&what, &told.is_some(), &order.is_some())?;
+        let order = order.map(|order| *self.one_version.get(&order).unwrap_or(&order));
+        match order.and_then(|order| self.versions.get(&order)) {
+            Some(known) => same(&what, &told, &Some(*known)),
+            None => Ok(()),
+        }
     }
 
     /// From now on the present version of a key represents its place in the order.
