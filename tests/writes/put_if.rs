@@ -2,6 +2,7 @@
 //!
 //! Method: each state of a key by a clock that the test moves, in memory and in tables; and threads that count by versions.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -14,7 +15,9 @@ use crate::conditions::{after, fixture, version};
 const NOW: u64 = 1_800_000_000_000;
 
 fn options(sim: &Sim, clock: &ManualClock) -> Options {
-    Options::new().fs(sim.clone()).clock(clock.clone())
+    Options::new()
+        .fs(Arc::new(sim.clone()))
+        .clock(clock.clone())
 }
 
 /// An item that is there, that has ended, that was deleted; in memory and in a table; and a version that is refused.
