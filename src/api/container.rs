@@ -10,7 +10,7 @@ use crate::api::arguments::{KeyBounds, all_keys, key_range, prefix_range};
 use crate::api::cursor::Cursor;
 use crate::api::iter::{Iter, Keys};
 use crate::api::read::{Reading, reading_methods};
-use crate::api::writing::{NotWaiting, Update, Waiting, Writes, Writing};
+use crate::api::writing::{Update, Waiting, Writes, Writing};
 use crate::base::{AtOnce, DefaultTtl, Result, Ttl};
 use crate::data::item::{Item, Value};
 use crate::data::version::Version;
@@ -237,24 +237,6 @@ impl Container {
         writing.upsert(key.as_ref(), value.as_ref(), ttl.into())
     }
 
-    /// As [`Container::upsert`], if nothing is to be waited for. [`AtOnce::WouldWait`]: nothing was written. When it would wait is
-    /// said at [`Database::try_write`](crate::Database::try_write).
-    ///
-    /// # Errors
-    /// Those of [`Container::put_with_ttl`].
-    pub fn try_upsert(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        ttl: impl Into<Ttl>,
-    ) -> Result<AtOnce<Upserted>> {
-        if self.engine.syncs_writes() {
-            return Ok(AtOnce::WouldWait);
-        }
-        let writing = self.writing_by(NotWaiting);
-        AtOnce::of(writing.upsert(key.as_ref(), value.as_ref(), ttl.into()))
-    }
-
     /// Stores an item if the version of the live item of its key is accepted, and tells both versions: for ETags. Atomic: `accepts` is asked again if meanwhile the item is written or ends, and its
     /// last answer counts. The value that is there is not read, so this costs less than [`Container::update`].
     ///
@@ -286,38 +268,6 @@ impl Container {
     ) -> Result<PutIf> {
         let writing = self.writing();
         writing.put_if(key.as_ref(), value.as_ref(), ttl.into(), accepts)
-    }
-
-    /// As [`Container::put_if`], if nothing is to be waited for. [`AtOnce::WouldWait`]: nothing was written, whether or not
-    /// `accepts` was asked. When it would wait is said at [`Database::try_write`](crate::Database::try_write).
-    ///
-    /// ```
-    /// use ebbtide::{AtOnce, Database, Ttl};
-    ///
-    /// let folder = tempfile::tempdir()?;
-    /// let pages = Database::open(folder.path())?.container("pages")?;
-    /// let put = match pages.try_put_if("home", "text", Ttl::Inherit, |found| found.is_none())? {
-    ///     AtOnce::Ready(put) => put,
-    ///     AtOnce::WouldWait => pages.put_if("home", "text", Ttl::Inherit, |found| found.is_none())?,
-    /// };
-    /// assert!(put.written.is_some());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`Container::put_if`].
-    pub fn try_put_if(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        ttl: impl Into<Ttl>,
-        accepts: impl FnMut(Option<Version>) -> bool,
-    ) -> Result<AtOnce<PutIf>> {
-        if self.engine.syncs_writes() {
-            return Ok(AtOnce::WouldWait);
-        }
-        let writing = self.writing_by(NotWaiting);
-        AtOnce::of(writing.put_if(key.as_ref(), value.as_ref(), ttl.into(), accepts))
     }
 
     /// Restarts the countdown of a live item; keeps value and ttl. False: there is none.

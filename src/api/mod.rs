@@ -7,6 +7,7 @@ pub mod iter;
 pub mod read;
 pub mod writing;
 pub mod container;
+pub mod at_once;
 pub mod retention;
 pub mod due;
 pub mod expirations;

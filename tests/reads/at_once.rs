@@ -504,7 +504,7 @@ fn a_put_under_a_condition_is_done_at_once_or_not_at_all() {
     assert_eq!(db.last_version(), before.0);
 }
 
-/// What it replaces is told by the memtables, or not without reading a file: then nothing is done.
+/// The memtables tell what it replaces, or a file would have to be read: then nothing is done.
 #[test]
 fn an_upsert_is_done_at_once_or_not_at_all() {
     let (sim, clock) = (Sim::new(1), ManualClock::new(START));

@@ -39,18 +39,15 @@ use crate::engine::Engine;
 use crate::engine::options::Durability;
 use crate::engine::parts::commit_dependency::{Relying, SEVERAL};
 use crate::engine::parts::commit_log::CommitState;
-use crate::engine::parts::read_state::ReadState;
-use crate::engine::parts::read_states::Missing;
 use crate::engine::parts::scheduler::Thread;
 use crate::engine::parts::state::ContainerState;
 use crate::engine::write::deciding::check_decided;
 use crate::engine::write::observed::{Changed, Fault, Observed, WriteMoment};
 use crate::engine::write::prepared::Prepared;
+use crate::engine::write::replaced::{Replaced, tells_in_memory};
 use crate::engine::write::state_changes::StateChanges;
-use crate::engine::write::upsert::{Replaced, tells_in_memory};
 use crate::engine::write::writes::{Writes, weight};
 use crate::env::ClockReading;
-use crate::expiry::ExpiryView;
 use crate::mem::{Memtable, NewRecord, room_for};
 use crate::wal::{FrameHeader, FrameKind, Position};
 
@@ -78,7 +75,7 @@ enum Reads<'a, 'k> {
     None,
     /// They were made before it.
     Before(&'a Observed<'k>),
-    /// A put tells the item that it replaces (upsert.rs).
+    /// A put tells the item that it replaces (replaced.rs).
     Replaced(&'a mut Option<Replaced>),
 }
 
@@ -283,7 +280,7 @@ impl Engine {
             }
         }
         let view = match reads {
-            Reads::Replaced(_) => match self.view_at_stamp(writes, &stamped) {
+            Reads::Replaced(_) => match self.view_at_stamp(writes, stamped.reading.now) {
                 None => return Ok(Err(Fault::Flushed)),
                 view => view,
             },
@@ -291,20 +288,12 @@ impl Engine {
         };
         let logged = self.log_and_apply(&mut stamped, writes)?;
         if let (Reads::Replaced(replaced), Some(view)) = (reads, view) {
-            *replaced = Some(Replaced::by(writes, view, &logged));
+            *replaced = Some(Replaced::by(writes, view, (logged.first, logged.over)));
         }
         if self.is_seen_at_once(writes, &logged) {
             self.commit_log.publish_latest(&stamped.commit);
         }
         Ok(Ok(self.finish_commit::<P>(stamped, writes, &logged)?))
-    }
-
-    /// The view by which the item that a put replaces is judged. None: not by the stamp alone, for time has gone back, or the
-    /// settings are being changed.
-    #[inline(always)]
-    fn view_at_stamp(&self, writes: &Prepared<'_>, stamped: &Stamped<'_>) -> Option<ExpiryView> {
-        let view = writes.states()[0].view_for::<Now>(stamped.reading.now);
-        view.ok().filter(|_| self.clock.leads() == 0)
     }
 
     /// The same of a write that changes what containers are: it counts when it is durable (state_changes.rs).
@@ -549,50 +538,6 @@ impl Engine {
         commit.add_active(grown);
         self.throttle.add_unflushed(commit, grown);
         Ok(over)
-    }
-
-    /// Seals the largest memtables until the active ones fit their budget. Tells whether it sealed any: then the flush
-    /// thread is to be woken, after the lock, because it may take the processor from the thread that wakes it.
-    #[inline]
-    #[must_use = "the flush thread is to be woken"]
-    pub(in crate::engine) fn seal_when_full(&self, commit: &mut CommitState) -> bool {
-        let is_full = commit.active_bytes() >= self.options.memtable_bytes;
-        if is_full {
-            self.seal_largest(commit);
-        }
-        is_full
-    }
-
-    #[cold]
-    fn seal_largest(&self, commit: &mut CommitState) {
-        let mut states = self.containers.all();
-        states.sort_by_cached_key(|state| state.read_state().active.memtable.bytes());
-        while commit.active_bytes() > self.options.memtable_bytes / 2
-            && let Some(state) = states.pop()
-        {
-            self.seal(commit, &state);
-        }
-    }
-
-    /// Under the commit lock: seals the active memtable, unless it is empty, and opens a new one. The new one is logged
-    /// in a segment of its own, so that neither memtable keeps frames of the other in the log.
-    pub(in crate::engine) fn seal(&self, commit: &mut CommitState, state: &ContainerState) {
-        // Without a log nothing is flushed; recovered records stay in the active memtable until there is one.
-        if state.read_state().active.memtable.is_empty() || !commit.has_log() {
-            return;
-        }
-        // If there is no room for a segment, they share one until `trim_log` separates them.
-        let _ = self.rotate_log(commit);
-        state.install(Missing::NOTHING, |read_state| {
-            let (mut sealed, mut active) = (read_state.sealed.clone(), read_state.active.clone());
-            commit.remove_active(active.counted());
-            sealed.insert(0, std::mem::replace(&mut active, state.new_flushable()));
-            ReadState {
-                active,
-                sealed,
-                version: read_state.version.clone(),
-            }
-        });
     }
 
     /// Makes a version that was read visible and durable, as far as the durability demands, before a write relies on

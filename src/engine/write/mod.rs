@@ -7,6 +7,8 @@ pub mod prepared;
 pub mod deciding;
 pub mod observed;
 pub mod state_changes;
+pub mod replaced;
+pub mod seal;
 pub mod commit;
 pub mod update;
 pub mod upsert;
