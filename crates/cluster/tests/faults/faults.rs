@@ -7,7 +7,7 @@ use std::time::Duration;
 use testkit::random::Random;
 use tokio::time::{Instant, sleep};
 
-use super::cluster::Cluster;
+use super::cluster::{AHEAD, Cluster};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
@@ -21,6 +21,8 @@ pub enum Fault {
     Reset,
     ClockOff,
     TwoClocksOff,
+    /// Nothing arrives at a node nor comes from it, and its clock is behind.
+    AloneAndBehind,
     Paused,
     LedByAnother,
     TakenOut,
@@ -40,7 +42,7 @@ pub enum Fault {
 
 use Fault::*;
 
-const ON_ONE_HOST: [Fault; 14] = [
+const ON_ONE_HOST: [Fault; 15] = [
     Killed,
     Killed,
     Killed,
@@ -52,6 +54,7 @@ const ON_ONE_HOST: [Fault; 14] = [
     Reset,
     ClockOff,
     TwoClocksOff,
+    AloneAndBehind,
     Paused,
     LedByAnother,
     TakenOut,
@@ -133,6 +136,13 @@ async fn strike(
             leap(cluster, victim, random.pick(&LEAPS)).await;
             leap(cluster, other, random.pick(&STEPS)).await;
         }
+        AloneAndBehind => {
+            leap(cluster, victim, -3_000).await;
+            others.for_each(|other| {
+                cluster.ways.cut(victim, other);
+                cluster.ways.cut(other, victim);
+            });
+        }
         Paused => {
             if let Some(node) = cluster.node(victim) {
                 node.pause();
@@ -170,18 +180,18 @@ async fn strike_host(
         Slow => hosts.slow(victim),
         DiskStuck => hosts.freeze(victim),
         DiskFull => hosts.fill(victim),
-        PowerCut => cut_power(cluster, victim),
-        AllPowerCut => (0..cluster.count).for_each(|node| cut_power(cluster, node)),
+        PowerCut => cut_power(cluster, &[victim]),
+        AllPowerCut => cut_power(cluster, &Vec::from_iter(0..cluster.count)),
         _ => unreachable!("that is on one host"),
     }
 }
 
-/// The others hear nothing from the host any more, not even that its connections have ended.
-fn cut_power(cluster: &Cluster, victim: usize) {
-    let hosts = cluster.hosts.as_ref().expect("it has a disk");
-    hosts.unplug(victim);
-    cluster.kill(victim);
-    hosts.cut_power(victim);
+/// The others hear nothing from the hosts any more, not even that connections have ended.
+fn cut_power(cluster: &Cluster, victims: &[usize]) {
+    let hosts = cluster.hosts.as_ref().expect("they have disks");
+    victims.iter().for_each(|&victim| hosts.unplug(victim));
+    victims.iter().for_each(|&victim| cluster.kill(victim));
+    victims.iter().for_each(|&victim| hosts.cut_power(victim));
 }
 
 async fn leap(cluster: &Cluster, victim: usize, by: i64) {
@@ -195,16 +205,16 @@ async fn tell(cluster: &Cluster, what: &str, about: usize, by: usize) {
     }
 }
 
-/// All run, hear each other, and have clocks that are right.
+/// All run, hear each other, and have clocks that are nearly right.
 pub async fn heal(cluster: &Cluster) {
     cluster.ways.heal();
     if let Some(hosts) = &cluster.hosts {
         hosts.heal();
     }
-    for number in 0..cluster.count {
+    for (number, ahead) in AHEAD.iter().enumerate().take(cluster.count) {
         if let Some(node) = cluster.node(number) {
             node.resume();
-            node.ask_soon("ahead\t0").await;
+            node.ask_soon(&format!("ahead\t{ahead}")).await;
         }
         cluster.start_again(number).await;
     }

@@ -73,7 +73,8 @@ pub struct Played {
     pub replaced: u64,
     /// By how much the term rose.
     pub terms: u64,
-    /// By how many milliseconds a moment was ahead of its answer, at most, by the right clock.
+    /// By how many milliseconds a moment was ahead of its answer, at most, by the right clock: up to some hundred, and an hour if a
+    /// clock leapt while fewer than three nodes were heard, for then there is no majority to ask.
     pub ahead_ms: i64,
 }
 

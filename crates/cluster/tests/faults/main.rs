@@ -70,7 +70,5 @@ async fn every_answer_has_its_place_whatever_happens_to_the_nodes() {
     assert!(checked.violations.is_empty(), "seed {seed}:\n{shown}");
     let without = &ordered.without;
     assert!(without.is_empty(), "seed {seed}: no order of {without:?}");
-    // At most one clock is off by more than what makes a node unfit to lead, 500 ms; 200 ms are reserved.
-    assert!(played.ahead_ms < 1_000, "{} ms ahead", played.ahead_ms);
     assert!(checked.answers > 100, "next to nothing was answered");
 }
