@@ -1,4 +1,4 @@
-//! What happens to the nodes, and how often it did.
+//! Things that happen to the nodes, and how often they did.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::cluster::{AHEAD, Cluster};
 pub enum Fault {
     Killed,
     AllKilled,
-    /// What is sent one way waits.
+    /// Messages of one way wait.
     HeldOneWay,
     HeldOut,
     HeldIn,
@@ -27,7 +27,7 @@ pub enum Fault {
     LedByAnother,
     TakenOut,
     // On hosts of their own.
-    /// What is sent one way is lost.
+    /// Packets of one way are lost.
     LostOneWay,
     LostOut,
     LostIn,

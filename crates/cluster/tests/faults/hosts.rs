@@ -27,10 +27,10 @@ const DISK_BYTES: u64 = 400 << 20;
 const LEFT_BYTES: u64 = 16 << 20;
 const NOBODY: &str = "02:00:00:00:00:ff";
 
-/// What is broken at a host.
+/// A thing that is broken at a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Broken {
-    /// What goes to this host is lost.
+    /// Packets to this host are lost.
     Way(usize),
     Plug,
     Speed,
@@ -167,7 +167,7 @@ impl Hosts {
         self.broken.lock().unwrap().insert((host, what))
     }
 
-    /// What goes from one host to another is lost.
+    /// Packets from one host to another are lost.
     pub fn lose(&self, from: usize, to: usize) {
         if self.breaks(from, Broken::Way(to)) {
             self.way(from, to, NOBODY);
@@ -186,7 +186,7 @@ impl Hosts {
         run(&format!("ip -n {switch} link set plug-{host} {how}"));
     }
 
-    /// What a host sends passes a line of 40 KB/s, which keeps 6 KB waiting and loses the rest.
+    /// Packets of a host pass a line of 40 KB/s, which keeps 6 KB waiting and drops the rest.
     pub fn slow(&self, host: usize) {
         if self.breaks(host, Broken::Speed) {
             let line = "root tbf rate 320kbit burst 2000 limit 6000";

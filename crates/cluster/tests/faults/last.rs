@@ -1,4 +1,4 @@
-//! What has to hold once nothing happens any more.
+//! The promises that hold once nothing happens any more.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -11,7 +11,7 @@ use todc_utils::{Action, History, Specification, WGLChecker};
 
 use super::history::{Life, Op, Outcome, What};
 
-/// What was asked for; values are numbers.
+/// A question; values are numbers.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Put(u64, Life),
@@ -23,7 +23,7 @@ enum Act {
     Read,
 }
 
-/// What was answered, with its moment.
+/// An answer with its moment.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     Wrote(u64, u64),
@@ -388,7 +388,7 @@ mod tests {
         // Time goes back.
         let later = read(5, 6, item(120, 40, "a", Some(150)));
         are_ordered([later, read(7, 8, item(119, 40, "a", Some(150)))], false);
-        // What a later one has replaced, after that and before.
+        // An item that a later one has replaced, after that and before.
         let second = || op(put("c", None), 5, 9, Outcome::Wrote(at(110), 41));
         are_ordered(
             [second(), read(10, 11, item(110, 40, "a", Some(150)))],
