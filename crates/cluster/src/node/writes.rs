@@ -3,11 +3,12 @@
 //! Invariant: an op keeps its id in each attempt, so that it is done once.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use ebbtide::Clock;
-use ebbtide_openraft::{Answer, Op, OpId};
+use ebbtide_openraft::{Answer, Op, OpId, Refused};
 use tokio::time::{Instant, timeout};
 
 use super::Core;
@@ -106,32 +107,36 @@ impl Core {
                 question.len()
             )));
         }
+        let was_lost = AtomicBool::new(false);
         let attempt = |left: Duration| {
-            let (op, question) = (op.clone(), question.clone());
+            let (op, question, was_lost) = (op.clone(), question.clone(), &was_lost);
             async move {
-                let within = left.min(ATTEMPT);
-                let Some(leader) = self.replica.leader() else {
-                    return Asked::NotLeading;
-                };
-                if leader.node == self.identity.node {
-                    let written = timeout(within, self.write_here(op)).await;
-                    return written.unwrap_or_else(|_| silent());
-                }
-                let calls = &self.calls;
-                calls
-                    .ask_leader(&leader, calls::WRITE, question, within)
-                    .await
+                let asked = self.write_by_leader(op, question, left.min(ATTEMPT)).await;
+                was_lost.fetch_or(matches!(asked, Asked::Lost(_)), Ordering::Relaxed);
+                asked
             }
         };
         let answer: Answer<Reply> = self.ask_leader(self.patience, attempt).await?;
-        let token = Token {
-            index: answer.index,
-            at_ms: answer.at_ms,
+        told(answer, was_lost.into_inner())
+    }
+
+    async fn write_by_leader(
+        &self,
+        op: WriteQuestion,
+        question: Bytes,
+        within: Duration,
+    ) -> Written {
+        let Some(leader) = self.replica.leader() else {
+            return Asked::NotLeading;
         };
-        match answer.outcome {
-            Ok(reply) => Ok(Answered::new(reply, token)),
-            Err(refused) => Err(Error::Invalid(refused.to_string())),
+        if leader.node == self.identity.node {
+            let written = timeout(within, self.write_here(op)).await;
+            return written.unwrap_or_else(|_| silent());
         }
+        let calls = &self.calls;
+        calls
+            .ask_leader(&leader, calls::WRITE, question, within)
+            .await
     }
 
     /// Does an op as the leader.
@@ -294,6 +299,36 @@ impl Core {
     }
 }
 
+/// `was_lost`: an earlier attempt had no answer.
+fn told(answer: Answer<Reply>, was_lost: bool) -> Result<Answered<Reply>, Error> {
+    let token = Token {
+        index: answer.index,
+        at_ms: answer.at_ms,
+    };
+    match answer.outcome {
+        Ok(reply) => Ok(Answered::new(reply, token)),
+        // The log's time has leapt since that attempt, which may have been done before.
+        Err(refused @ Refused::TooOld) if was_lost => Err(Error::Unknown(refused.to_string())),
+        Err(refused) => Err(Error::Invalid(refused.to_string())),
+    }
+}
+
 fn silent<T>() -> Asked<T> {
     Asked::Lost("there was no answer in time".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repetition_that_comes_too_late_says_nothing_of_the_attempt_before() {
+        let answer = || Answer {
+            index: 5,
+            at_ms: 3_600_000,
+            outcome: Err(Refused::TooOld),
+        };
+        assert!(matches!(told(answer(), true), Err(Error::Unknown(_))));
+        assert!(matches!(told(answer(), false), Err(Error::Invalid(_))));
+    }
 }

@@ -3,33 +3,62 @@
 //!
 //! Method: each node is a process (this program again), behind a proxy that can hold up what goes from one node to another in one
 //! direction (ways.rs). Clients write and read a few keys through all of them and write down what was asked and answered
-//! (history.rs), while nodes are killed, ways are cut, delayed and reset, and clocks are moved. Then placement.rs looks for the place
-//! of each answer.
+//! (history.rs), while faults.rs breaks things. Then placement.rs looks for the place of each answer, linearizable.rs for an order
+//! of those that are linearizable, and last.rs compares the states of the nodes.
 //!
-//! `EBBTIDE_FAULT_SECONDS` says how long (default 12), `EBBTIDE_SEED` where the choices start. The faults repeat with the seed; what
-//! they meet does not.
+//! `EBBTIDE_FAULT_SECONDS` says how long (default 9), `EBBTIDE_SEED` where the choices start, `EBBTIDE_NODES` how many nodes (3).
+//! With `EBBTIDE_HOSTS`, which tests/real/hosts sets and cleans up after, each node has a host of its own (hosts.rs), so that packets
+//! and power can be lost. The faults repeat with the seed; what they meet does not.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
 
+mod cluster;
+mod faults;
 mod history;
+mod hosts;
+mod last;
+mod linearizable;
 mod load;
+mod node;
 mod placement;
 mod process;
 mod ways;
 
+use history::Outcome;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_answer_has_its_place_whatever_happens_to_the_nodes() {
-    let seconds = testkit::env("EBBTIDE_FAULT_SECONDS", 12);
+    let seconds = testkit::env("EBBTIDE_FAULT_SECONDS", 9);
     let seed = testkit::env("EBBTIDE_SEED", 1);
-    let ops = load::play(seed, seconds).await;
-    let checked = placement::check(&ops);
+    let nodes = testkit::env("EBBTIDE_NODES", 3) as usize;
+    let hosts = std::env::var("EBBTIDE_HOSTS").ok();
+    let played = load::play(seed, seconds, nodes, hosts.as_deref()).await;
+    let ops = &played.ops;
+    let checked = placement::check(ops);
+    let ordered = linearizable::check(ops);
+    let unknown = ops.iter().filter(|op| op.outcome == Outcome::Unknown);
+    let not_done = ops.iter().filter(|op| op.outcome == Outcome::NotDone);
+    let violations = checked.violations.len() + ordered.without.len();
+    let count = |(fault, count)| format!("{count} {fault:?}");
+    let faults: Vec<String> = played.faults.iter().map(count).collect();
     println!(
-        "FIGURE cluster faults: seed {seed}, {seconds} s, {} operations, {} answers placed, {} by writes without an answer, {} violations",
+        "FIGURE cluster faults: seed {seed}, {nodes} nodes, {seconds} s, {} operations, {} not done, {} without an answer; {} faults \
+         ({}), {} replaced, {} terms; {} answers placed, {} by writes without an answer; {} ordered, {} keys of up to {}; at most {} \
+         ms ahead; {violations} violations",
         ops.len(),
+        not_done.count(),
+        unknown.count(),
+        played.faults.values().sum::<u64>(),
+        faults.join(", "),
+        played.replaced,
+        played.terms,
         checked.answers,
         checked.by_lost,
-        checked.violations.len(),
+        ordered.ops,
+        ordered.keys,
+        ordered.longest,
+        played.ahead_ms,
     );
     let shown = checked
         .violations
@@ -39,5 +68,7 @@ async fn every_answer_has_its_place_whatever_happens_to_the_nodes() {
         .collect::<Vec<_>>()
         .join("\n");
     assert!(checked.violations.is_empty(), "seed {seed}:\n{shown}");
+    let without = &ordered.without;
+    assert!(without.is_empty(), "seed {seed}: no order of {without:?}");
     assert!(checked.answers > 100, "next to nothing was answered");
 }

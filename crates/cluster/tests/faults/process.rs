@@ -3,27 +3,40 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Stdio};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ebbtide::{Clock, SystemClock, Ttl};
-use ebbtide_cluster::{Answered, Container, Error, Expect, Item, Node, ReadLevel, Token};
+use rustix::process::{Pid, Signal};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
-use super::history::{Level, Op, Outcome, Place, Shown, What};
-
-const NODE: &str = "EBBTIDE_FAULTS_NODE";
-pub const CONTAINER: &str = "items";
+use super::history::{Op, Outcome, Place, Shown, What};
+use super::node::{self, NODE};
 
 #[derive(Clone)]
 pub struct Config {
+    /// The namespace of its network; `None`: that of this process.
+    pub space: Option<PathBuf>,
     pub folder: PathBuf,
     pub listen: String,
     pub advertise: String,
     pub join: Option<String>,
     pub ahead_ms: i64,
+}
+
+impl Config {
+    fn command(&self) -> Command {
+        let alone = testkit::process::alone(node::MODULE, "a_node");
+        let Some(space) = &self.space else {
+            return alone;
+        };
+        let mut inside = Command::new("nsenter");
+        inside.arg(format!("--net={}", space.display()));
+        inside.arg(alone.get_program()).args(alone.get_args());
+        inside
+    }
 }
 
 type Waiting = HashMap<u64, oneshot::Sender<String>>;
@@ -46,7 +59,8 @@ impl Process {
             config.join.as_deref().unwrap_or(""),
             config.ahead_ms,
         );
-        let mut child = testkit::process::alone(module_path!(), "a_node")
+        let mut child = config
+            .command()
             .env(NODE, text)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -90,6 +104,25 @@ impl Process {
         let line = format!("{id}\t{line}\n");
         self.stdin.lock().unwrap().write_all(line.as_bytes()).ok()?;
         answer.await.ok()
+    }
+
+    /// `None`: it died, or does not answer within a time in which one that works does.
+    pub async fn ask_soon(&self, line: &str) -> Option<String> {
+        timeout(Duration::from_secs(2), self.ask(line)).await.ok()?
+    }
+
+    /// It stands still, and its clocks go on.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let child = self.child.lock().unwrap();
+        let _ = rustix::process::kill_process(Pid::from_child(&child), signal);
     }
 
     pub fn kill(&self) {
@@ -149,158 +182,4 @@ fn outcome(answer: Option<&str>) -> Outcome {
         "unknown" => Outcome::Unknown,
         _ => panic!("{answer}"),
     }
-}
-
-/// The system's clock, moved.
-#[derive(Clone)]
-struct Moved(Arc<AtomicI64>);
-
-impl Clock for Moved {
-    fn wall(&self) -> u64 {
-        SystemClock
-            .wall()
-            .saturating_add_signed(self.0.load(Ordering::SeqCst))
-    }
-
-    fn uptime(&self) -> u64 {
-        SystemClock.uptime()
-    }
-}
-
-/// This process is a node, if it was started as one.
-#[test]
-fn a_node() {
-    let Ok(config) = std::env::var(NODE) else {
-        return;
-    };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
-    runtime.unwrap().block_on(run(&config));
-}
-
-async fn run(config: &str) {
-    let parts: Vec<&str> = config.split('\t').collect();
-    let ahead = Arc::new(AtomicI64::new(parts[4].parse().unwrap()));
-    let mut options = Node::options()
-        .listen(parts[1].parse::<std::net::SocketAddr>().unwrap())
-        .advertise(parts[2])
-        .memtable_bytes(256 << 10)
-        .reclaim_within(Duration::from_secs(8))
-        .clock(Moved(ahead.clone()));
-    if !parts[3].is_empty() {
-        options = options.join(parts[3]);
-    }
-    let node = match options.open(parts[0]).await {
-        Ok(node) => node,
-        Err(error) => {
-            eprintln!("a node does not open: {error}");
-            std::process::exit(1);
-        }
-    };
-    println!("\n@0\t{}", node.id());
-    let (lines, mut arrived) = tokio::sync::mpsc::unbounded_channel();
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lines().map_while(Result::ok) {
-            let _ = lines.send(line);
-        }
-    });
-    while let Some(line) = arrived.recv().await {
-        let (node, ahead) = (node.clone(), ahead.clone());
-        tokio::spawn(async move {
-            let parts: Vec<&str> = line.split('\t').collect();
-            let answer = answer(&node, &ahead, &parts[1..]).await;
-            println!("@{}\t{answer}", parts[0]);
-        });
-    }
-    std::process::exit(0);
-}
-
-async fn answer(node: &Node, ahead: &AtomicI64, parts: &[&str]) -> String {
-    match parts[0] {
-        "leader" => return node.leader().unwrap_or(0).to_string(),
-        "make" => return format!("{:?}", node.create_container(CONTAINER).await),
-        "status" => return format!("{:?}", node.status()),
-        "ahead" => {
-            ahead.store(parts[1].parse().unwrap(), Ordering::SeqCst);
-            return String::new();
-        }
-        _ => {}
-    }
-    let since = Token {
-        index: parts[1].parse().unwrap(),
-        at_ms: parts[2].parse().unwrap(),
-    };
-    let items = node.container(CONTAINER);
-    let done = operation(&items, parts[0], since, &parts[3..]).await;
-    match done {
-        Ok(answer) => answer,
-        Err(error @ (Error::Unknown(_) | Error::Closed | Error::Storage(_))) => {
-            format!("unknown\t{error}")
-        }
-        Err(error) => format!("not\t{error}"),
-    }
-}
-
-async fn operation(
-    items: &Container,
-    key: &str,
-    since: Token,
-    parts: &[&str],
-) -> Result<String, Error> {
-    let life = || match parts[2].parse() {
-        Ok(life) => Ttl::After(Duration::from_millis(life)),
-        Err(_) => Ttl::Never,
-    };
-    let told = |token: Token, version: Option<ebbtide::Version>| {
-        let Token { index, at_ms } = token;
-        match version {
-            Some(version) => format!("wrote\t{index}\t{at_ms}\t{}", version.as_u64()),
-            None => format!("missed\t{index}\t{at_ms}"),
-        }
-    };
-    let written = match parts[0] {
-        "put" => items
-            .put_with_ttl(key, parts[1].to_owned(), life())
-            .await?
-            .map(Some),
-        "create" => items.create(key, parts[1].to_owned(), life()).await?,
-        "put_if" => {
-            let expect = Expect::Version(ebbtide::Version::from_u64(parts[3].parse().unwrap()));
-            items
-                .put_if(key, parts[1].to_owned(), life(), expect)
-                .await?
-        }
-        "delete" => items.delete(key).await?.map(Some),
-        "touch" => items.touch(key).await?,
-        "take" => return Ok(shown(items.take(key).await?)),
-        _ => {
-            let level = match parts[1] {
-                level if level == format!("{:?}", Level::Local) => ReadLevel::Local,
-                level if level == format!("{:?}", Level::Bounded) => {
-                    ReadLevel::Bounded(Duration::from_millis(500))
-                }
-                _ => ReadLevel::Linearizable,
-            };
-            return Ok(shown(items.at(level).since(since).item(key).await?));
-        }
-    };
-    Ok(told(written.token, written.value))
-}
-
-fn shown(answered: Answered<Option<Item>>) -> String {
-    let Token { index, at_ms } = answered.token;
-    let Some(item) = answered.value else {
-        return format!("missed\t{index}\t{at_ms}");
-    };
-    let end = item.expires_at().map_or("-".to_owned(), |end| {
-        let end = end.duration_since(std::time::UNIX_EPOCH).unwrap();
-        end.as_millis().to_string()
-    });
-    let value = String::from_utf8_lossy(item.value()).into_owned();
-    format!(
-        "item\t{index}\t{at_ms}\t{}\t{value}\t{end}",
-        item.version().as_u64()
-    )
 }

@@ -11,20 +11,31 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
-pub const NODES: usize = 3;
-
-#[derive(Default)]
 pub struct Ways {
-    cut: [[AtomicBool; NODES]; NODES],
+    /// From each to each.
+    cut: Vec<Vec<AtomicBool>>,
     delay_ms: AtomicU64,
     /// Connections of an earlier number are dropped.
     number: AtomicU64,
     by_id: Mutex<HashMap<u64, usize>>,
+    latest: Mutex<HashMap<usize, u64>>,
 }
 
 impl Ways {
+    pub fn between(nodes: usize) -> Ways {
+        let row = || (0..nodes).map(|_| AtomicBool::new(false)).collect();
+        Ways {
+            cut: (0..nodes).map(|_| row()).collect(),
+            delay_ms: AtomicU64::new(0),
+            number: AtomicU64::new(0),
+            by_id: Mutex::default(),
+            latest: Mutex::default(),
+        }
+    }
+
     pub fn is_node(&self, number: usize, id: u64) {
         self.by_id.lock().unwrap().insert(id, number);
+        self.latest.lock().unwrap().insert(number, id);
     }
 
     pub fn number_of(&self, id: u64) -> Option<usize> {
@@ -51,6 +62,11 @@ impl Ways {
     /// Ends all connections, and what was on its way is lost.
     pub fn reset(&self) {
         self.number.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The latest id of a node.
+    pub fn id_of(&self, number: usize) -> Option<u64> {
+        self.latest.lock().unwrap().get(&number).copied()
     }
 
     fn is_cut(&self, from: Option<usize>, to: Option<usize>) -> bool {
