@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testkit::random::Random;
 
 use super::{CARTS, DOCS, Process, World, addresses, compare_and_look, leader, patiently, spawn};
-use crate::client::{Client, KEY};
+use crate::client::{Client, KEY, Reply};
 
 const POLICIES: [&[&str]; 5] = [
     &["/a/?"],
@@ -41,7 +41,8 @@ fn body(random: &mut Random, id: usize) -> String {
 fn write(random: &mut Random, client: Client) {
     let id = random.below(60);
     let (path, text) = (format!("{DOCS}/{id}"), body(random, id));
-    let done = match random.below(6) {
+    let kind = random.below(6);
+    let done = match kind {
         0 => client.ask("DELETE", &path, "", &[KEY]),
         1 => {
             let set = format!(r#"[{{"op":"set","path":"/a","value":{}}}]"#, value(random));
@@ -60,9 +61,12 @@ fn write(random: &mut Random, client: Client) {
             client.post(DOCS, &text, &[KEY, upserts])
         }
     };
+    // The first three are of a document that may not be there.
+    let mut fine = vec![200, 201, 204, 408, 429];
+    fine.extend((kind < 3).then_some(404));
     assert!(
-        [200, 201, 204, 404, 408, 429, 449].contains(&done.status),
-        "{} {}",
+        fine.contains(&done.status),
+        "{kind}: {} {}",
         done.status,
         done.body
     );
@@ -106,7 +110,7 @@ fn answers_by_an_index_are_those_of_a_scan_at_each_server() {
     let world = World::new();
     let clients = world.clients();
     let mut random = Random(testkit::env("SEED", 38));
-    for _ in 0..testkit::env("ROUNDS", 12) {
+    for _ in 0..testkit::env("ROUNDS", 6) {
         let is_over = AtomicBool::new(false);
         let seeds = [random.next(), random.next(), random.next()];
         std::thread::scope(|scope| {
@@ -134,6 +138,10 @@ fn answers_by_an_index_are_those_of_a_scan_at_each_server() {
         }
     }
     world.compare();
+}
+
+fn has_policy(container: &Reply, policy: &[&str]) -> bool {
+    container.json()["indexingPolicy"]["includedPaths"][0]["path"] == json!(policy[0])
 }
 
 /// Whether an index is built is told by each server; here until it is so, as queries of users go on.
@@ -171,29 +179,23 @@ fn an_index_is_built_though_nodes_are_killed_that_do() {
         // The one that builds leads, or it does not.
         let leads = leader(processes[0].1, &nodes);
         let builds = (leads + round) % 3;
-        let at = processes[builds].1;
+        let (at, other) = (processes[builds].1, processes[(builds + 1) % 3].1);
         std::thread::scope(|scope| {
             let asked = scope.spawn(move || {
                 // Its answer is lost with it.
                 let _ = std::panic::catch_unwind(|| define(at, policy, -1));
             });
-            std::thread::sleep(std::time::Duration::from_millis(40));
+            // Until a part of the index is there, as others see it, or it was quicker.
+            while !has_policy(&patiently(|| other.get(CARTS, &[])), policy) {}
             processes[builds].0.kill().unwrap();
             processes[builds].0.wait().unwrap();
             asked.join().unwrap();
         });
-        let other = processes[(builds + 1) % 3].1;
-        // Where the policy was not taken before, it is now; else this one takes the build over, or asks for it once more.
         let upserts = ("x-ms-documentdb-is-upsert", "true");
         let text = format!(r#"{{"id":"1","pk":"a","a":7,"b":{round}}}"#);
         assert!(
             [200, 201].contains(&patiently(|| other.post(DOCS, &text, &[KEY, upserts])).status)
         );
-        let there = patiently(|| other.get(CARTS, &[])).json();
-        let first_path = &there["indexingPolicy"]["includedPaths"][0]["path"];
-        if *first_path != json!(policy[0]) {
-            assert_eq!(define(other, policy, -1), 200);
-        }
         wait_until_built(other);
         processes[builds] = begin(builds);
         for Process(_, client) in &processes {
