@@ -33,10 +33,10 @@ use crate::key_range::KeyRange;
 use crate::store::{Commit, Writes};
 
 /// Documents of a step of the builder, and their bytes. With 32 indexes these are 8 448 writes and conditions, and one document has
-/// entries of 270 KB at most: a batch of a cluster takes 10 000 and 4 MiB.
+/// entries of some 250 KB at most: a batch of a cluster takes 10 000 and 4 MiB.
 const STEP: usize = 256;
 const STEP_BYTES: usize = 1 << 20;
-/// An entry in a batch of a replica is so much longer than its key and that of the document: two names, lengths and a variant.
+/// An entry in a batch of a replica is its key, that of the document, and at most this: two names, lengths, a variant.
 const IN_BATCH: usize = 96;
 /// A step of the sweep looks at so many entries for each index.
 const SWEEP: usize = 16;

@@ -2,6 +2,7 @@
 //! policy changes at any of them, and the one that builds an index is killed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use testkit::random::Random;
@@ -221,4 +222,52 @@ fn an_index_is_built_though_nodes_are_killed_that_do() {
             assert_eq!(there, DOCUMENTS as u64, "{name}");
         }
     });
+}
+
+/// For docs/measurements/queries.md, by a release build: an equality of ten documents among many, by a scan and by an index.
+#[test]
+#[ignore = "it measures"]
+fn how_long_an_equality_takes() {
+    let documents = testkit::env("DOCUMENTS", 100_000) as usize;
+    let world = World::new();
+    let clients = world.clients();
+    let begun = Instant::now();
+    let is_batch = ("x-ms-cosmos-is-batch-request", "true");
+    let text = "x".repeat(200);
+    for from in (0..documents).step_by(100) {
+        let create = |n: usize| json!({"operationType": "Create", "resourceBody": {"id": n.to_string(), "pk": "a", "a": n % (documents / 10), "text": text}});
+        let operations = Vec::from_iter((from..from + 100).map(create));
+        let at = clients[from / 100 % 3];
+        let done = patiently(|| at.post(DOCS, &json!(operations).to_string(), &[KEY, is_batch]));
+        assert_eq!(done.status, 200, "{}", done.body);
+    }
+    println!("{documents} documents: {:?}", begun.elapsed());
+    let write = |n: usize| {
+        let upserts = ("x-ms-documentdb-is-upsert", "true");
+        let body = format!(r#"{{"id":"{n}","pk":"a","a":{n},"text":"{text}"}}"#);
+        let done = clients[0].post(DOCS, &body, &[KEY, upserts]);
+        assert_eq!(done.status, 200, "{}", done.body);
+    };
+    let look = || {
+        (0..300).for_each(write);
+        let begun = Instant::now();
+        (300..600).for_each(write);
+        println!("an upsert: {:?}", begun.elapsed() / 300);
+        for (number, client) in clients.iter().enumerate() {
+            let ask = || {
+                let begun = Instant::now();
+                let found = client.query("carts", "SELECT c.id FROM c WHERE c.a = 777", &[KEY]);
+                assert_eq!(found.rows().len(), 10, "{}", found.body);
+                begun.elapsed()
+            };
+            let times = Vec::from_iter((0..20).map(|_| ask()));
+            println!("server {number}: at best {:?}", times.iter().min().unwrap());
+        }
+    };
+    look();
+    let begun = Instant::now();
+    assert_eq!(define(clients[1], &["/a/?"], -1), 200);
+    println!("the index is built: {:?}", begun.elapsed());
+    look();
+    world.compare();
 }
