@@ -147,6 +147,22 @@ fn has_policy(container: &Reply, policy: &[&str]) -> bool {
     paths.map(|path| &path["path"]).eq(policy)
 }
 
+/// Creates so many documents by batches of a hundred, with so many values of `a`.
+fn fill(clients: &[Client], documents: usize, values: usize, text: &str) {
+    let is_batch = ("x-ms-cosmos-is-batch-request", "true");
+    for from in (0..documents).step_by(100) {
+        let create = |n: usize| {
+            let body =
+                json!({"id": n.to_string(), "pk": "a", "a": n % values, "b": n % 7, "text": text});
+            json!({"operationType": "Create", "resourceBody": body})
+        };
+        let operations = json!(Vec::from_iter((from..from + 100).map(create))).to_string();
+        let at = clients[from / 100 % clients.len()];
+        let done = patiently(|| at.post(DOCS, &operations, &[KEY, is_batch]));
+        assert_eq!(done.status, 200, "{}", done.body);
+    }
+}
+
 /// Whether an index is built is told by each server; here until it is so, as queries of users go on.
 fn wait_until_built(client: Client) {
     loop {
@@ -168,13 +184,7 @@ fn an_index_is_built_though_nodes_are_killed_that_do() {
     let first = processes[0].1;
     assert_eq!(first.post("/dbs", r#"{"id":"shop"}"#, &[]).status, 201);
     first.container("carts", "");
-    let is_batch = ("x-ms-cosmos-is-batch-request", "true");
-    for from in (0..DOCUMENTS).step_by(100) {
-        let create = |n: usize| json!({"operationType": "Create", "resourceBody": {"id": n.to_string(), "pk": "a", "a": n % 100, "b": n % 7}});
-        let operations = Vec::from_iter((from..from + 100).map(create));
-        let done = first.post(DOCS, &json!(operations).to_string(), &[KEY, is_batch]);
-        assert_eq!(done.status, 200, "{}", done.body);
-    }
+    fill(&[first], DOCUMENTS, 100, "");
     for (round, policy) in [&["/a/?"][..], &["/b/?", "/a/?"], &["/b/?"]]
         .into_iter()
         .enumerate()
@@ -234,15 +244,8 @@ fn how_long_an_equality_takes() {
     let world = World::new();
     let clients = world.clients();
     let begun = Instant::now();
-    let is_batch = ("x-ms-cosmos-is-batch-request", "true");
     let text = "x".repeat(200);
-    for from in (0..documents).step_by(100) {
-        let create = |n: usize| json!({"operationType": "Create", "resourceBody": {"id": n.to_string(), "pk": "a", "a": n % (documents / 10), "text": text}});
-        let operations = Vec::from_iter((from..from + 100).map(create));
-        let at = clients[from / 100 % 3];
-        let done = patiently(|| at.post(DOCS, &json!(operations).to_string(), &[KEY, is_batch]));
-        assert_eq!(done.status, 200, "{}", done.body);
-    }
+    fill(&clients, documents, documents / 10, &text);
     println!("{documents} documents: {:?}", begun.elapsed());
     let write = |n: usize| {
         let upserts = ("x-ms-documentdb-is-upsert", "true");
