@@ -319,9 +319,7 @@ fn a_container_without_indexes_gets_them() {
         upsert(&c, &n.to_string(), ",\"a\":1");
     }
     let engine = one.engine();
-    engine
-        .drop_container(&format!("{}#index", c.rid()))
-        .unwrap();
+    engine.drop_container(format!("{}#index", c.rid())).unwrap();
     let catalog = engine.container("documents").unwrap();
     let record = catalog.prefix("i").next().unwrap().unwrap();
     catalog.delete(record.key()).unwrap();
