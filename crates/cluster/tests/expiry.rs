@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{Cluster, START, millis, until};
 use ebbtide::Ttl;
-use ebbtide_cluster::{Error, Node, ReadLevel, Token};
+use ebbtide_cluster::{Batch, Error, Node, ReadLevel, Token};
 
 const LEVELS: [ReadLevel; 3] = [
     ReadLevel::Linearizable,
@@ -116,6 +116,66 @@ async fn ends_cost_no_entry() {
     // A read at a later moment than any entry allows has a tick.
     assert_eq!(c.count(..).await.unwrap().value, 0);
     assert_eq!(index(), before + 1);
+    cluster.close().await;
+}
+
+/// Whichever ttl that one has, and whatever becomes of the defaults of both.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_item_that_counts_like_another_one_ends_with_it() {
+    let cluster = Cluster::of(3).await;
+    let node = &cluster.nodes[0];
+    let (of, to) = (node.container("c"), node.container("like"));
+    let (default, mut made) = (Duration::from_millis(1_000), Batch::new());
+    made.create_container("c", default)
+        .create_container("like", default);
+    node.write(made).await.unwrap();
+    let ttls = [
+        ("a", Ttl::Inherit),
+        ("b", Ttl::After(Duration::from_millis(700))),
+        ("c", Ttl::After(Duration::from_millis(5_000))),
+        ("d", Ttl::Never),
+    ];
+    for (key, ttl) in ttls {
+        of.put_with_ttl(key, "v", ttl).await.unwrap();
+    }
+    cluster.advance(400);
+    // One that is kept goes on counting, also for those that count like it in the same entry.
+    of.put_with_ttl("b", "w", Ttl::Keep).await.unwrap();
+    let mut like = Batch::new();
+    for (key, _) in ttls {
+        like.put_like(&to, key, "like", &of, key);
+    }
+    node.write(like).await.unwrap();
+    let mut longer = Batch::new();
+    for of in [&of, &to] {
+        longer.set_default_ttl(of, Duration::from_millis(2_000));
+    }
+    node.write(longer).await.unwrap();
+    for (advance, there) in [(0, "abcd"), (300, "acd"), (1_300, "cd"), (3_000, "d")] {
+        cluster.advance(advance);
+        for node in &cluster.nodes {
+            for (key, _) in ttls {
+                let [one, other] = [&of, &to].map(|of| node.container(of.name()));
+                let [one, other] = [one.item(key).await.unwrap(), other.item(key).await.unwrap()];
+                assert_eq!(one.value.is_some(), there.contains(key), "{key} of {there}");
+                let ends = |item: &ebbtide_cluster::Item| item.expires_at();
+                assert_eq!(one.value.as_ref().map(ends), other.value.as_ref().map(ends));
+            }
+        }
+    }
+    // One that has ended, is not there, or is written by the same batch has no life to share; then nothing is written.
+    for key in ["a", "none", "e"] {
+        let mut batch = Batch::new();
+        batch.put(&of, "e", "v").put_like(&to, "x", "v", &of, key);
+        let refused = node.write(batch).await.unwrap_err();
+        assert!(matches!(refused, Error::Conflict { .. }), "{refused}");
+    }
+    assert!(of.get("e").await.unwrap().value.is_none());
+    let mut nowhere = Batch::new();
+    nowhere.put_like(&to, "x", "v", &node.container("none"), "a");
+    let refused = node.write(nowhere).await.unwrap_err();
+    assert!(matches!(refused, Error::NoContainer(name) if name == "none"));
+    assert!(node.check().await.unwrap().agree());
     cluster.close().await;
 }
 

@@ -305,7 +305,7 @@ impl Container {
         then: Option<&Error>,
     ) -> Result<Tried> {
         let mut tries = 1;
-        let indexes = self.upkeep().hold();
+        let mut indexes = self.hold()?;
         loop {
             let mut play = Play::begin(self, key, steps)?;
             let conditions = play.batch.clone();
@@ -343,6 +343,7 @@ impl Container {
                 Commit::Conflict if tries < TRIES => {
                     tries += 1;
                     std::thread::yield_now();
+                    indexes = self.hold_on(indexes)?;
                 }
                 Commit::Conflict => return Err(contended(self.items(), &key.encode())),
             }
@@ -423,6 +424,7 @@ impl<'a> Play<'a> {
 
     /// Adds the entries of what was written.
     fn add_entries(&mut self, indexes: &Indexes) {
+        self.container.require_indexes(&mut self.batch, indexes);
         for (key, after) in &self.written {
             let before = self.before.get(key).map(|body| &body[..]);
             let after = after.as_ref().map(|(body, ttl)| (&body[..], *ttl));

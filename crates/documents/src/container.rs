@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use ebbtide::{AtOnce, Batch, Bytes, DefaultTtl, Durability, Expect, Item, Ttl, Update, Version};
+use ebbtide::{AtOnce, Bytes, DefaultTtl, Item, Ttl, Update, Version};
 
 use crate::body::{Body, MemberPath, check_id};
 use crate::definition::ContainerDefinition;
@@ -22,10 +22,7 @@ use crate::last_pass::LastPass;
 use crate::partition_key::{PartitionKey, mismatch};
 use crate::patch::Patch;
 use crate::resource_id::ResourceId;
-use crate::store::{Store, Writes};
-
-/// The documents of a partition key that is deleted, whose entries go in the same batch.
-const DELETED_AT_ONCE: usize = 1_024;
+use crate::store::Store;
 
 /// A container of documents. Clone: one more handle.
 ///
@@ -170,7 +167,8 @@ impl Container {
     /// first, where documents are there already.
     #[must_use]
     pub fn indexes(&self) -> Vec<(Vec<String>, bool)> {
-        let indexes = self.upkeep().current();
+        let indexes = self.hold().map(|held| Arc::clone(&held));
+        let indexes = indexes.unwrap_or_else(|_| self.upkeep().current());
         let list = indexes.list().iter();
         list.map(|index| (index.path.clone(), index.is_whole))
             .collect()
@@ -458,57 +456,6 @@ impl Container {
             Ok(Update::Delete)
         });
         deleted.map(drop)
-    }
-
-    /// Deletes the documents of a partition key, or of a prefix of one, at once, however many there are.
-    ///
-    /// # Errors
-    /// [`BadRequest`](ErrorKind::BadRequest): no partition key of this container.
-    pub fn delete_partition(&self, key: &PartitionKey) -> Result<()> {
-        if key.parts().is_empty() {
-            return Err(mismatch());
-        }
-        let (indexes, range) = (self.upkeep().hold(), self.range_of(key)?);
-        if self.store().is_replica() {
-            let mut all = self.store().writes();
-            all.delete_range(self.items(), range);
-            return self.store().commit(&all).map(drop);
-        }
-        if indexes.entries().is_none() {
-            return Ok(self.items().delete_range(range)?);
-        }
-        // All that is in the range at the commit goes with it, so these entries may. The sweep finds those of what is
-        // written meanwhile, and what a crash leaves of the rest.
-        let documents = self.engine().snapshot().container(self.items().name())?;
-        let mut items = documents.range(range.clone());
-        let mut batch = Writes::Batch(Batch::new());
-        batch.delete_range(self.items(), range);
-        for item in items.by_ref().take(DELETED_AT_ONCE) {
-            let item = item?;
-            indexes.change(&mut batch, item.key(), Some(item.value()), None);
-        }
-        self.store().commit(&batch)?;
-        let current = Arc::clone(&indexes);
-        drop(indexes);
-        loop {
-            // A change of the indexes does not wait for all of it.
-            let indexes = self.upkeep().hold();
-            if !Arc::ptr_eq(&indexes, &current) {
-                return Ok(());
-            }
-            for _ in 0..DELETED_AT_ONCE {
-                let Some(item) = items.next() else {
-                    return Ok(());
-                };
-                let item = item?;
-                let mut batch = Writes::Batch(Batch::new());
-                batch.durability(Durability::Buffered);
-                batch.require(self.items(), item.key(), Expect::Absent);
-                indexes.change(&mut batch, item.key(), Some(item.value()), None);
-                // Where that is a conflict, somebody has created it anew, with the entries of now.
-                self.store().commit(&batch)?;
-            }
-        }
     }
 }
 

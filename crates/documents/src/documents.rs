@@ -5,7 +5,7 @@
 //!   n                        the number of the last resource id, 4 bytes
 //!   d ID                     a database: {"rid":"..."}
 //!   c RID-OF-DATABASE ID     a container: {"rid":"...","definition":{...}}
-//!   i RID                    the indexes of a container: indexes.rs
+//!   i RID, b RID             the indexes of a container: indexes.rs
 //! the engine's container RID the documents of the container of this resource id
 //! ... and RID#index          the entries of its indexes
 //! ```
@@ -174,7 +174,7 @@ impl Documents {
         Ok(documents)
     }
 
-    /// Over one of several replicas, which others write, too: what one of them does, all see. There are no indexes by name.
+    /// Over one of several replicas, which others write, too: what one of them does, all see.
     ///
     /// # Errors
     /// Those of [`Replica::commit`], where the replicas have no documents yet.
@@ -408,9 +408,10 @@ impl Documents {
         conditions: &Conditions,
     ) -> Result<Container> {
         definition.check()?;
-        let container = self.container(database, &definition.id)?;
+        let mut container = self.container(database, &definition.id)?;
         let changing = self.changing();
-        let mut held = container.upkeep().hold_all();
+        // Over a replica the condition on the indexes does as much.
+        let mut held = (!self.are_replicated()).then(|| container.upkeep().hold_all());
         let (_, written) = self.change(|batch| {
             let item = self.container_item(container.rid().database(), &definition.id)?;
             let old = self.container_of(&item)?;
@@ -435,18 +436,21 @@ impl Documents {
             batch.put(self.catalog(), item.key(), record, Ttl::Never);
             Ok(())
         })?;
-        *held = Arc::new(self.indexes().read(container.rid())?);
+        if let Some(held) = &mut held {
+            **held = Arc::new(self.indexes().read(container.rid())?);
+        }
         drop(held);
         without_quota(container.items(), &definition)?;
-        container.set_resource(Resource {
+        let resource = Resource {
             definition: Arc::new(definition),
             version: written.version,
             written_at: written.written_at,
-        });
-        drop(changing);
-        if self.store().is_replica() {
-            return Ok(container);
+        };
+        match self.are_replicated() {
+            true => container = self.handle(container.rid(), resource)?,
+            false => container.set_resource(resource),
         }
+        drop(changing);
         let building = container.upkeep().build();
         // After an error the next open or replacement builds it; queries do without.
         let _ = self.build(&container);

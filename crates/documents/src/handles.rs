@@ -1,16 +1,23 @@
 //! The handles of containers: found by their names, made where there are none yet, and their indexes built.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ebbtide::{Expect, Item};
 
-use crate::catalog::{container_prefix, damaged, no_container, record, rid_in};
+use crate::catalog::{container_key, container_prefix, damaged, no_container, record, rid_in};
 use crate::container::{Container, Resource};
 use crate::definition::ContainerDefinition;
 use crate::documents::Documents;
 use crate::error::Result;
 use crate::indexes::record_key;
 use crate::resource_id::ResourceId;
+use crate::store::Commit;
+use crate::write::contended;
+
+/// A step of the builder that is so old is the last of a node that is lost. A step that is not goes on for 2 s at most where nobody
+/// leads.
+const LOST: Duration = Duration::from_secs(5);
 
 impl Documents {
     /// Whether the engine has the container of a record: others may drop it.
@@ -26,15 +33,26 @@ impl Documents {
         let items = items.ok_or_else(|| no_container(&resource.definition.id))?;
         let mut indexes = self.indexes().read(rid)?;
         let paths = self.indexes().paths_of(&resource.definition);
-        if !self.indexes().are_as_asked(&indexes, &paths, &items) {
+        // A replica drops entries, and makes new ones in a second batch.
+        for _ in 0..2 {
+            if self.indexes().are_as_asked(&indexes, &paths, &items) {
+                break;
+            }
             let changed = self.change(|batch| {
+                let key = container_key(rid.database(), &resource.definition.id);
+                let item = self.record_of(&key)?;
+                if item.as_ref().map(Item::version) != Some(resource.version) {
+                    return Err(no_container(&resource.definition.id));
+                }
+                self.require(batch, &key, item.as_ref());
                 let (paths, default) = (paths.clone(), items.default_ttl());
                 self.indexes().replace(batch, rid, &items, paths, default)
             });
             // Where that cannot be written, as in a database that is only read, queries do without.
-            if changed.is_ok() {
-                indexes = self.indexes().read(rid)?;
+            if changed.is_err() {
+                break;
             }
+            indexes = self.indexes().read(rid)?;
         }
         let container = Container::new(self.store(), items, rid, resource, indexes)?;
         self.keep(&container);
@@ -49,7 +67,10 @@ impl Documents {
         if self.store().is_replica() {
             // Others may have made another of this name.
             let item = self.container_item(self.database(database)?.rid, id)?;
-            return self.container_of(&item);
+            let found = self.container_of(&item)?;
+            // After an error another call tries; queries do without.
+            let _ = self.go_on_building(&found);
+            return Ok(found);
         }
         if let Some(named) = self.named(database, id) {
             return Ok(named);
@@ -66,31 +87,56 @@ impl Documents {
         Ok(found)
     }
 
-    /// Builds the indexes that are not whole. The caller holds the right to build.
+    /// Builds the indexes of a replica where the node that did is lost.
+    fn go_on_building(&self, container: &Container) -> Result<()> {
+        if container.upkeep().current().are_whole() || container.hold()?.are_whole() {
+            return Ok(());
+        }
+        let Some(_building) = container.upkeep().try_build() else {
+            return Ok(());
+        };
+        let (built, now) = (container.built()?, self.store().now());
+        let is_lost = |built: Item| built.written_at() + LOST < now;
+        match built.is_some_and(is_lost) {
+            true => self.build(container),
+            false => Ok(()),
+        }
+    }
+
+    /// Builds the indexes that are not whole. The caller holds the right to build, on this node.
     pub(crate) fn build(&self, container: &Container) -> Result<()> {
+        let (rid, is_replica) = (container.rid(), self.are_replicated());
         loop {
-            let indexes = container.upkeep().current();
+            let indexes = Arc::clone(&*container.hold()?);
             if indexes.are_whole() {
                 return Ok(());
             }
             if !container.add_missing(&indexes)? {
+                // Where they stand, another node builds them.
+                if is_replica && container.hold()?.version() == indexes.version() {
+                    return Ok(());
+                }
                 continue;
             }
             let _changing = self.changing();
-            let mut held = container.upkeep().hold_all();
-            if !Arc::ptr_eq(&held, &indexes) {
+            let mut held = (!is_replica).then(|| container.upkeep().hold_all());
+            if held
+                .as_ref()
+                .is_some_and(|held| held.version() != indexes.version())
+            {
                 continue;
             }
-            let rid = container.rid();
-            self.change(|batch| {
-                if let Some(version) = indexes.version() {
-                    batch.require(self.catalog(), record_key(rid), Expect::Version(version));
+            let mut batch = self.store().writes();
+            let version = indexes.version().map_or(Expect::Absent, Expect::Version);
+            batch.require(self.catalog(), record_key(rid), version);
+            indexes.all_whole().store(&mut batch, self.catalog(), rid);
+            let done = self.store().commit(&batch)?;
+            if let Some(held) = &mut held {
+                if done == Commit::Conflict {
+                    return Err(contended(self.catalog(), &record_key(rid)));
                 }
-                indexes.all_whole().store(batch, self.catalog(), rid);
-                Ok(())
-            })?;
-            *held = Arc::new(self.indexes().read(rid)?);
-            return Ok(());
+                **held = Arc::new(self.indexes().read(rid)?);
+            }
         }
     }
 

@@ -1,19 +1,17 @@
 //! Changes of the indexes of a container in the catalog, each a part of a batch. The invariants are those of indexes.rs.
 
-use ebbtide::{ContainerOptions, DefaultTtl, Expect, Quota, WhenFull};
+use ebbtide::{ContainerOptions, DefaultTtl, Expect, Item, Quota, WhenFull};
 
 use crate::body::MemberPath;
-use crate::catalog::damaged;
 use crate::definition::{ContainerDefinition, MAX_INDEXES};
 use crate::entry;
 use crate::error::Result;
-use crate::indexes::{Indexes, covers, entries_name, record_key};
+use crate::indexes::{Indexes, built_key, covers, entries_name, record_key};
 use crate::key_range::KeyRange;
 use crate::resource_id::ResourceId;
 use crate::store::{ContainerSettings, Store, Writes};
 
-/// The indexes of containers in the catalog and the engine. Over replicas there are none: their entries would have to end in the
-/// same entry of the log as the documents of which they are, and queries do without.
+/// The indexes of containers in the catalog and the engine.
 pub struct IndexCatalog<'d> {
     pub store: &'d Store,
     pub catalog: &'d ebbtide::Container,
@@ -23,7 +21,7 @@ impl IndexCatalog<'_> {
     /// Whether there are indexes: the quota of the whole database may end an entry before its document.
     fn are_kept(&self) -> bool {
         let expires = |quota: Quota| quota.when_full == WhenFull::ExpireSoonest;
-        !self.store.is_replica() && !self.store.engine().quota().is_some_and(expires)
+        !self.store.engine().quota().is_some_and(expires)
     }
 
     /// Lets all indexes go where none are kept.
@@ -52,25 +50,10 @@ impl IndexCatalog<'_> {
         paths
     }
 
-    fn has_entries(&self, rid: ResourceId) -> bool {
-        self.store
-            .engine()
-            .containers()
-            .contains(&entries_name(rid))
-    }
-
     /// The indexes of a container as they are.
     pub fn read(&self, rid: ResourceId) -> Result<Indexes> {
-        if self.store.is_replica() {
-            return Ok(Indexes::default());
-        }
-        let record = self.catalog.item(record_key(rid))?;
-        let Some(record) = record.filter(|_| self.has_entries(rid)) else {
-            return Ok(Indexes::default());
-        };
-        let entries = self.store.engine().container(entries_name(rid))?;
-        Indexes::stored(record.value(), record.version(), entries)
-            .ok_or_else(|| damaged("the indexes of a container are none"))
+        let record = self.store.item(self.catalog, record_key(rid))?;
+        Indexes::of_record(record, self.store, rid)
     }
 
     /// Whether indexes are those of these paths, and lack no entry by what became of the defaults.
@@ -113,7 +96,8 @@ impl IndexCatalog<'_> {
         indexes.store(batch, self.catalog, rid);
     }
 
-    /// Adds to a batch: indexes of these paths in place of those that are there, of documents that get this default.
+    /// Adds to a batch: indexes of these paths in place of those that are there, of documents that get this default. A batch of
+    /// a replica cannot make a container of entries in place of another one: it drops that, and the next handle makes one.
     pub fn replace(
         &self,
         batch: &mut Writes,
@@ -122,13 +106,8 @@ impl IndexCatalog<'_> {
         paths: Vec<MemberPath>,
         default: DefaultTtl,
     ) -> Result<()> {
-        if self.store.is_replica() {
-            return Ok(());
-        }
-        let record = self.catalog.item(record_key(rid))?;
-        let expect = record.map_or(Expect::Absent, |record| Expect::Version(record.version()));
-        batch.require(self.catalog, record_key(rid), expect);
-        let old = self.read(rid)?;
+        let record = self.record_for(batch, rid)?;
+        let old = Indexes::of_record(record, self.store, rid)?;
         let lacks_none =
             |entries: &&ebbtide::Container| covers(entries.default_ttl(), items.default_ttl());
         match old.entries().filter(lacks_none) {
@@ -143,8 +122,9 @@ impl IndexCatalog<'_> {
                 old.with_paths(paths, false).store(batch, self.catalog, rid);
             }
             _ => {
-                self.forget(batch, rid)?;
-                if !paths.is_empty() {
+                let is_dropped = self.drop_all(batch, rid)?;
+                let is_later = is_dropped && self.store.is_replica();
+                if !paths.is_empty() && !is_later {
                     self.make_anew(batch, rid, &Indexes::made(paths, false), default);
                 }
             }
@@ -152,17 +132,32 @@ impl IndexCatalog<'_> {
         Ok(())
     }
 
+    /// The record of the indexes of a container, with the condition that it stays.
+    fn record_for(&self, batch: &mut Writes, rid: ResourceId) -> Result<Option<Item>> {
+        let record = self.store.item(self.catalog, record_key(rid))?;
+        let version = record.as_ref().map(Item::version);
+        let expect = version.map_or(Expect::Absent, Expect::Version);
+        batch.require(self.catalog, record_key(rid), expect);
+        Ok(record)
+    }
+
     /// Adds to a batch that no indexes are left.
     pub fn forget(&self, batch: &mut Writes, rid: ResourceId) -> Result<()> {
-        if self.store.is_replica() {
-            return Ok(());
-        }
-        if self.has_entries(rid) {
+        self.record_for(batch, rid)?;
+        self.drop_all(batch, rid).map(drop)
+    }
+
+    /// True: there is a container of entries, and it goes.
+    fn drop_all(&self, batch: &mut Writes, rid: ResourceId) -> Result<bool> {
+        let is_dropped = self.store.has_container(&entries_name(rid))?;
+        if is_dropped {
             batch.drop_container(entries_name(rid));
         }
-        if self.catalog.contains(record_key(rid))? {
-            batch.delete(self.catalog, record_key(rid));
+        for key in [record_key(rid), built_key(rid)] {
+            if self.store.item(self.catalog, &key)?.is_some() {
+                batch.delete(self.catalog, key);
+            }
         }
-        Ok(())
+        Ok(is_dropped)
     }
 }

@@ -5,6 +5,7 @@
 //! documents             the engine's container RID
 //! entries               the engine's container RID#index     none where the policy names no path
 //! record in the catalog i RID     {"next":n,"indexes":[{"path":["a","b"],"number":3,"whole":true}]}
+//! ... and b RID                   the key of a document, while a replica's indexes are built: those up to it have their entries
 //! ```
 //!
 //! Invariants:
@@ -24,7 +25,7 @@
 //!    where it counts. The sweep deletes such entries (upkeep.rs); most have an end of their own, too.
 //! 5. `current` is read from before a document is read until its entries are committed, and held for writing while the
 //!    indexes change in the catalog. So no writer goes by the indexes of before once they have changed. A second [`Documents`]
-//!    over one database of the engine does not see this lock.
+//!    over one database of the engine does not see this lock. Over a replica the condition on the record is in its place (held.rs).
 //! 6. No number is given twice as long as the container of entries stands.
 //!
 //! Not prevented: what somebody changes in the container of entries by itself; a program that opens the folder with such a
@@ -37,14 +38,16 @@ use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
 };
 
-use ebbtide::{DefaultTtl, Ttl, Version};
+use ebbtide::{DefaultTtl, Item, Ttl, Version};
 use serde_json::{Value, json};
 
 use crate::body::MemberPath;
+use crate::catalog::damaged;
 use crate::entry;
+use crate::error::Result;
 use crate::query::PathReader;
 use crate::resource_id::ResourceId;
-use crate::store::Writes;
+use crate::store::{Store, Writes};
 
 /// One index by name.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +79,11 @@ pub fn entries_name(rid: ResourceId) -> String {
 /// The key of the record in the catalog.
 pub fn record_key(rid: ResourceId) -> Vec<u8> {
     [b"i", rid.as_bytes()].concat()
+}
+
+/// The key in the catalog of how far a replica's indexes are built: the key of the last document that has been looked at.
+pub fn built_key(rid: ResourceId) -> Vec<u8> {
+    [b"b", rid.as_bytes()].concat()
 }
 
 /// Whether no entry ends before its document, under these defaults of their containers.
@@ -131,8 +139,20 @@ impl Indexes {
         }
     }
 
+    /// Those of a record, where their container is there.
+    pub fn of_record(record: Option<Item>, store: &Store, rid: ResourceId) -> Result<Indexes> {
+        let Some(record) = record else {
+            return Ok(Indexes::default());
+        };
+        let Some(entries) = store.container(&entries_name(rid))? else {
+            return Ok(Indexes::default());
+        };
+        Indexes::stored(record.value(), record.version(), entries)
+            .ok_or_else(|| damaged("the indexes of a container are none"))
+    }
+
     /// As they are stored, with their container and the version of the record. `None`: it is damaged.
-    pub fn stored(record: &[u8], version: Version, entries: ebbtide::Container) -> Option<Indexes> {
+    fn stored(record: &[u8], version: Version, entries: ebbtide::Container) -> Option<Indexes> {
         let record: Value = serde_json::from_slice(record).ok()?;
         let number = |value: &Value| u32::try_from(value.as_u64()?).ok();
         let index = |index: &Value| {
@@ -160,6 +180,12 @@ impl Indexes {
         let list = Vec::from_iter(self.list.iter().map(index));
         let record = json!({"next": self.next, "indexes": list}).to_string();
         batch.put(catalog, record_key(rid), record, Ttl::Never);
+        if matches!(batch, Writes::Values(_)) {
+            match self.are_whole() {
+                true => batch.delete(catalog, built_key(rid)),
+                false => batch.put(catalog, built_key(rid), b"", Ttl::Never),
+            }
+        }
     }
 
     pub fn list(&self) -> &[Index] {

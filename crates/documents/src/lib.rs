@@ -74,6 +74,7 @@ mod catalog;
 mod entry;
 mod indexes;
 mod container;
+mod held;
 mod upkeep;
 mod write;
 mod at_once;

@@ -67,7 +67,7 @@ struct Choice<'i> {
 impl Container {
     /// The indexes that may be used at a snapshot, if there are any.
     pub(crate) fn index_view(&self, snapshot: &Snapshot) -> Result<Option<IndexView<'_>>> {
-        let indexes = self.upkeep().current();
+        let indexes = self.indexes_at(snapshot)?;
         if indexes.entries().is_none() || !is_complete(self, &indexes) {
             return Ok(None);
         }

@@ -83,6 +83,9 @@ pub enum Write {
     Require(String, Vec<u8>, Option<Version>),
     /// Stores an item.
     Put(String, Vec<u8>, Bytes, Ttl),
+    /// Stores an item that counts from when that of this container and key does, by the same ttl ([`Ttl::Like`]); a condition
+    /// has that one's version.
+    PutLike(String, Vec<u8>, Bytes, String, Vec<u8>),
     /// Gives an item this ttl, from now on; its value stays.
     Expire(String, Vec<u8>, Ttl),
     /// Removes an item.
@@ -125,7 +128,7 @@ impl ContainerSettings {
 pub enum Commit {
     /// All of it was done.
     Done(Committed),
-    /// A condition does not hold: nothing was.
+    /// A condition does not hold, or a container is not there any more, or is already: nothing was.
     Conflict,
 }
 
@@ -373,6 +376,18 @@ impl Writes {
                     Bytes::copy_from_slice(value.as_ref()),
                 );
                 values.push(Write::Put(to.name().to_owned(), key, value, ttl));
+            }
+        }
+    }
+
+    /// Adds an item without a value, which has the life of another one.
+    pub fn put_like(&mut self, to: &Container, key: impl AsRef<[u8]>, of: &Container, item: &Item) {
+        match self {
+            Writes::Batch(_) => self.put(to, key, b"", Ttl::Like(item)),
+            Writes::Values(values) => {
+                let (to, key) = (to.name().to_owned(), key.as_ref().to_vec());
+                let (of, of_key) = (of.name().to_owned(), item.key().to_vec());
+                values.push(Write::PutLike(to, key, Bytes::new(), of, of_key));
             }
         }
     }

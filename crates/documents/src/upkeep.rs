@@ -3,6 +3,7 @@
 //! ```text
 //! build    some documents, by key ── each as it was read? ── their entries, with their lifetimes ──> the next ones
 //!          at the end: the index is whole, in the catalog
+//!          over a replica each step notes how far it is, and another node goes on there where the builder is lost
 //! sweep    with each 128th write, or each 4th one while it finds some: 16 entries for each index
 //!          ── none of their documents, or another value ── is it so still? ── delete
 //! ```
@@ -14,14 +15,15 @@
 //!    deleted that it has.
 //! 2. A document that the builder does not meet as it was has been written since the indexes are those of now, and has its
 //!    entries; or it is gone.
-//! 3. Of each document that was written one entry in each index at most is left without it. While the sweep finds such, it looks at
+//! 3. Over a replica a step is done if the one before it is the last that was: of two that build, one gives up. Where it begins, and
+//!    what it finds, is of a snapshot with the record of the indexes; so all that it passes over was written since, or is behind it.
+//! 4. Of each document that was written one entry in each index at most is left without it. While the sweep finds such, it looks at
 //!    four in each index for each write: so they do not become more than those with documents, as long as somebody
 //!    writes. Where nobody does, they stay until their own end.
 
 use std::ops::Bound;
-use std::sync::Arc;
 
-use ebbtide::{Batch, Durability, Expect, Item, Ttl, Version};
+use ebbtide::{Durability, Expect, Item, Ttl, Version};
 
 use crate::container::Container;
 use crate::entry;
@@ -30,81 +32,148 @@ use crate::indexes::Indexes;
 use crate::key_range::KeyRange;
 use crate::store::{Commit, Writes};
 
-/// Documents of a step of the builder, and their bytes.
+/// Documents of a step of the builder, and their bytes. With 32 indexes these are 8 448 writes and conditions, and one document has
+/// entries of some 250 KB at most: a batch of a cluster takes 10 000 and 4 MiB.
 const STEP: usize = 256;
 const STEP_BYTES: usize = 1 << 20;
+/// An entry in a batch of a replica is its key, that of the document, and at most this: two names, lengths, a variant.
+const IN_BATCH: usize = 96;
 /// A step of the sweep looks at so many entries for each index.
 const SWEEP: usize = 16;
 /// It comes with so many writes; and with these where the last one has found something.
 const SWEEP_EVERY: u32 = 128;
 const SWEEP_SOON: u32 = 4;
 
+/// A document, and its entries in the indexes.
+pub struct Indexed {
+    pub item: Item,
+    entries: Vec<Vec<u8>>,
+}
+
+impl Indexed {
+    /// Adds to a batch that its entries go.
+    pub fn delete(&self, batch: &mut Writes, indexes: &Indexes) {
+        for entry in &self.entries {
+            indexes
+                .entries()
+                .into_iter()
+                .for_each(|from| batch.delete(from, entry));
+        }
+    }
+}
+
 impl Container {
-    /// Adds the entries that documents lack. False: the indexes have changed meanwhile.
-    pub(crate) fn add_missing(&self, indexes: &Arc<Indexes>) -> Result<bool> {
-        let mut from = Bound::Unbounded;
-        loop {
-            let held = self.upkeep().hold();
-            if !Arc::ptr_eq(&held, indexes) {
-                return Ok(false);
-            }
-            let to = Bound::Unbounded;
-            let (mut step, mut bytes) = (vec![], 0);
-            for item in self.items().range(KeyRange { from, to }) {
-                let item = item?;
-                bytes += item.value().len();
-                step.push(item);
-                if step.len() == STEP || bytes >= STEP_BYTES {
-                    break;
+    /// The next documents of some, as many as one batch takes with their entries; none where there are no indexes.
+    pub(crate) fn next_step(
+        &self,
+        indexes: &Indexes,
+        items: &mut ebbtide::Iter,
+    ) -> Result<Vec<Indexed>> {
+        let (mut step, mut bytes) = (vec![], 0);
+        while indexes.entries().is_some() && step.len() < STEP && bytes < STEP_BYTES {
+            let Some(item) = items.next().transpose()? else {
+                break;
+            };
+            let entries = indexes.entries_of(item.key(), item.value());
+            // An entry in a batch of a replica names the document, too.
+            let in_batch = |entry: &Vec<u8>| entry.len() + item.key().len() + IN_BATCH;
+            bytes += item.value().len() + entries.iter().map(in_batch).sum::<usize>();
+            step.push(Indexed { item, entries });
+        }
+        Ok(step)
+    }
+
+    /// Writes for a step in one batch; where that is a conflict, in smaller ones, of which those of one document may be
+    /// conflicts. True: it was one.
+    pub(crate) fn in_parts(
+        &self,
+        indexes: &Indexes,
+        step: &[Indexed],
+        fill: impl Fn(&mut Writes, &[Indexed]),
+    ) -> Result<bool> {
+        let (mut parts, mut is_one) = (vec![step], true);
+        while let Some(part) = parts.pop() {
+            let mut batch = self.store().writes();
+            batch.durability(Durability::Buffered);
+            self.require_indexes(&mut batch, indexes);
+            fill(&mut batch, part);
+            if self.store().commit(&batch)? == Commit::Conflict {
+                is_one = false;
+                if part.len() > 1 {
+                    let (first, rest) = part.split_at(part.len() / 2);
+                    parts.extend([rest, first]);
                 }
             }
+        }
+        Ok(is_one)
+    }
+
+    /// Adds the entries that documents lack. False: the indexes have changed meanwhile, or another node is at it.
+    pub(crate) fn add_missing(&self, indexes: &Indexes) -> Result<bool> {
+        let mut from = Bound::Unbounded;
+        loop {
+            let held = self.hold()?;
+            if held.version() != indexes.version() {
+                return Ok(false);
+            }
+            let built = self.built()?;
+            if let Some(built) = &built {
+                from = Bound::Excluded(built.value().to_vec());
+            }
+            let to = Bound::Unbounded;
+            let mut items = self.store().range(self.items(), KeyRange { from, to })?;
+            let step = self.next_step(&held, &mut items)?;
             let Some(last) = step.last() else {
                 return Ok(true);
             };
-            from = Bound::Excluded(last.key().to_vec());
-            self.add(&held, &step)?;
+            from = Bound::Excluded(last.item.key().to_vec());
+            if !self.add(&held, &step, built.as_ref())? {
+                return Ok(false);
+            }
         }
     }
 
-    fn add(&self, indexes: &Indexes, items: &[Item]) -> Result<()> {
-        let Some(entries) = indexes.entries() else {
-            return Ok(());
+    fn add(&self, indexes: &Indexes, step: &[Indexed], built: Option<&Item>) -> Result<bool> {
+        let (Some(entries), Some(last)) = (indexes.entries(), step.last()) else {
+            return Ok(true);
         };
-        let of_items = items
-            .iter()
-            .map(|item| indexes.entries_of(item.key(), item.value()));
-        let of_items = Vec::from_iter(of_items);
-        let put = |only: Option<usize>, ttl: &dyn Fn(&Item) -> Ttl| {
-            let mut batch = Writes::Batch(Batch::new());
-            // The record that they are whole is durable after all of them.
-            batch.durability(Durability::Buffered);
-            for (at, item) in items.iter().enumerate() {
-                if only.is_none_or(|only| only == at) {
-                    let expect = Expect::Version(item.version());
-                    batch.require(self.items(), item.key(), expect);
-                    for entry in &of_items[at] {
-                        batch.put(entries, entry, b"", ttl(item));
-                    }
-                }
-            }
-            Ok::<_, crate::Error>(self.store().commit(&batch)? != Commit::Conflict)
+        let require = |batch: &mut Writes, item: &Item| {
+            batch.require(self.items(), item.key(), Expect::Version(item.version()));
         };
-        let is_done = put(None, &|item| Ttl::Like(item))?;
-        for (at, of_item) in of_items.iter().enumerate() {
-            if !is_done && !put(Some(at), &|item| Ttl::Like(item))? {
-                continue;
+        // The record that they are whole is durable after all of them.
+        let is_one = self.in_parts(indexes, step, |batch, part| {
+            for Indexed { item, entries: own } in part {
+                require(batch, item);
+                own.iter()
+                    .for_each(|entry| batch.put_like(entries, entry, self.items(), item));
             }
+            if part.len() == step.len() {
+                self.note_built(batch, built, last.item.key());
+            }
+        })?;
+        if self.store().is_replica() {
+            let mut batch = self.store().writes();
+            self.require_indexes(&mut batch, indexes);
+            self.note_built(&mut batch, built, last.item.key());
+            return Ok(is_one || self.store().commit(&batch)? != Commit::Conflict);
+        }
+        for Indexed { item, entries: own } in step {
             // An earlier default of the entries' container may have ended such a lifetime, if the clock went back. Then the
             // entry has a ttl of its own, which does not follow later defaults.
-            for entry in of_item {
+            for entry in own {
                 let ttl = entries.item(entry)?.map(|entry| entry.ttl());
-                if ttl != Some(items[at].ttl()) {
-                    put(Some(at), &|_| Ttl::Never)?;
+                if ttl != Some(item.ttl()) {
+                    let mut batch = self.store().writes();
+                    batch.durability(Durability::Buffered);
+                    require(&mut batch, item);
+                    own.iter()
+                        .for_each(|entry| batch.put(entries, entry, b"", Ttl::Never));
+                    self.store().commit(&batch)?;
                     break;
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// A step of the sweep, where it is due. It goes with a write that is done, and its errors are none of that: what it
@@ -128,8 +197,11 @@ impl Container {
             false => Bound::Excluded(std::mem::take(&mut sweep.after)),
         };
         let to = Bound::Unbounded;
-        let (mut looked, mut batch) = (0, Writes::Batch(Batch::new()));
-        for entry in entries.keys(KeyRange { from, to }).take(most) {
+        let (mut looked, mut batch) = (0, self.store().writes());
+        let Ok(keys) = self.store().keys(entries, KeyRange { from, to }) else {
+            return;
+        };
+        for entry in keys.take(most) {
             let Ok(entry) = entry else { break };
             looked += 1;
             sweep.after = entry.to_vec();
@@ -145,6 +217,7 @@ impl Container {
         sweep.writes = SWEEP_EVERY;
         if !batch.is_empty() {
             sweep.writes = SWEEP_SOON;
+            self.require_indexes(&mut batch, indexes);
             let _ = self.store().commit(&batch);
         }
     }
@@ -158,7 +231,7 @@ impl Container {
         let Some((_, _, key)) = entry::decoded(entry) else {
             return Ok(None);
         };
-        let Some(item) = self.items().item(key)? else {
+        let Some(item) = self.store().item(self.items(), key)? else {
             return Ok(Some((key, None)));
         };
         let own = indexes.entries_of(key, item.value());

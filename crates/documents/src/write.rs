@@ -1,11 +1,13 @@
-//! Writes of one document, and of its entries in the indexes by name.
+//! Writes of one document, and the deletion of all documents of a partition key; and of their entries in the indexes by name.
 
 use ebbtide::{Expect, Item, Update, Version};
 
 use crate::container::{Container, Prepared, not_found};
 use crate::error::{Error, Result};
 use crate::etag::Conditions;
+use crate::held::Held;
 use crate::indexes::Indexes;
+use crate::partition_key::{PartitionKey, mismatch};
 use crate::store::{Commit, Committed};
 
 /// How often a write is tried where others write the same document.
@@ -18,9 +20,9 @@ impl Container {
         key: &[u8],
         mut decide: impl FnMut(Option<&Item>) -> Result<Update>,
     ) -> Result<(Option<Item>, Committed)> {
-        let indexes = self.upkeep().hold();
+        let indexes = self.hold()?;
         if self.is_decided_first(&indexes) {
-            return self.write_with_entries(&indexes, key, decide);
+            return self.write_with_entries(indexes, key, decide);
         }
         let mut refusal = None;
         let updated = self.items().fetch_update(key, |found| {
@@ -43,8 +45,8 @@ impl Container {
         prepared: &Prepared,
         conditions: &Conditions,
     ) -> Result<(Option<Version>, Committed)> {
-        if conditions.are_none() {
-            let indexes = self.upkeep().hold();
+        if conditions.are_none() && !self.store().is_replica() {
+            let indexes = self.hold()?;
             if !self.is_decided_first(&indexes) {
                 let Prepared { key, body, ttl, .. } = prepared;
                 let put = self.items().upsert(key, body, *ttl)?;
@@ -60,14 +62,14 @@ impl Container {
         prepared: &Prepared,
         mut accepts: impl FnMut(Option<Version>) -> Result<()>,
     ) -> Result<(Option<Version>, Committed)> {
-        let indexes = self.upkeep().hold();
+        let indexes = self.hold()?;
         if self.is_decided_first(&indexes) {
             // Its entries are told by its value.
             let decide = |found: Option<&Item>| {
                 accepts(found.map(Item::version))?;
                 Ok(prepared.put())
             };
-            let (before, written) = self.write_with_entries(&indexes, &prepared.key, decide)?;
+            let (before, written) = self.write_with_entries(indexes, &prepared.key, decide)?;
             return Ok((before.map(|before| before.version()), written));
         }
         let mut refusal = None;
@@ -90,9 +92,9 @@ impl Container {
     }
 
     /// The same with the entries of indexes.
-    fn write_with_entries(
-        &self,
-        indexes: &Indexes,
+    fn write_with_entries<'u>(
+        &'u self,
+        mut indexes: Held<'u>,
         key: &[u8],
         mut decide: impl FnMut(Option<&Item>) -> Result<Update>,
     ) -> Result<(Option<Item>, Committed)> {
@@ -100,6 +102,7 @@ impl Container {
         loop {
             let found = self.store().item(self.items(), key)?;
             let mut batch = self.store().writes();
+            self.require_indexes(&mut batch, &indexes);
             let expect = found
                 .as_ref()
                 .map_or(Expect::Absent, |item| Expect::Version(item.version()));
@@ -123,15 +126,65 @@ impl Container {
             }
             match self.store().commit(&batch)? {
                 Commit::Done(written) => {
-                    self.sweep(indexes);
+                    self.sweep(&indexes);
                     return Ok((found, written));
                 }
                 Commit::Conflict if tries < TRIES => {
                     tries += 1;
                     std::thread::yield_now();
+                    indexes = self.hold_on(indexes)?;
                 }
                 Commit::Conflict => return Err(contended(self.items(), key)),
             }
+        }
+    }
+
+    /// Deletes the documents of a partition key, or of a prefix of one, at once, however many there are.
+    ///
+    /// # Errors
+    /// [`BadRequest`](ErrorKind::BadRequest): no partition key of this container.
+    pub fn delete_partition(&self, key: &PartitionKey) -> Result<()> {
+        if key.parts().is_empty() {
+            return Err(mismatch());
+        }
+        let (mut indexes, range) = (self.hold()?, self.range_of(key)?);
+        if !self.is_decided_first(&indexes) {
+            return Ok(self.items().delete_range(range)?);
+        }
+        let mut tries = 1;
+        let (version, mut items) = loop {
+            // All that is in the range at the commit goes with it, so these entries may. The sweep finds those of what is
+            // written meanwhile, and what a crash leaves of the rest.
+            let documents = self.store().view(&self.store().snapshot()?, self.items())?;
+            let mut items = documents.range(range.clone());
+            let mut batch = self.store().writes();
+            self.require_indexes(&mut batch, &indexes);
+            batch.delete_range(self.items(), range.clone());
+            for of in self.next_step(&indexes, &mut items)? {
+                of.delete(&mut batch, &indexes);
+            }
+            match self.store().commit(&batch)? {
+                Commit::Done(_) => break (indexes.version(), items),
+                Commit::Conflict if tries < TRIES => tries += 1,
+                Commit::Conflict => return Err(contended(self.items(), &key.encode())),
+            }
+            indexes = self.hold_on(indexes)?;
+        };
+        drop(indexes);
+        loop {
+            // A change of the indexes does not wait for all of it.
+            let indexes = self.hold()?;
+            let step = self.next_step(&indexes, &mut items)?;
+            if step.is_empty() || indexes.version() != version {
+                return Ok(());
+            }
+            // Where one is a conflict, somebody has created it anew, with the entries of now.
+            self.in_parts(&indexes, &step, |batch, part| {
+                for of in part {
+                    batch.require(self.items(), of.item.key(), Expect::Absent);
+                    of.delete(batch, &indexes);
+                }
+            })?;
         }
     }
 }

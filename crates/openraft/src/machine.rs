@@ -116,6 +116,8 @@ pub struct Found {
     /// Its version, the same on all replicas; none: this entry has written it, and no client knows its version yet.
     pub version: Option<Version>,
     ttl: Ttl,
+    /// From when it counts.
+    since: SystemTime,
     /// Where this entry has written it and it goes on counting from an earlier moment: as [`Ttl::Like`] says it.
     goes_on: Option<Ttl>,
 }
@@ -126,6 +128,7 @@ impl Found {
             expires_at: item.expires_at(),
             version: Some(item.version()),
             ttl: item.ttl(),
+            since: item.written_at(),
             goes_on: None,
             value: item.into_value().into_bytes(),
         }
@@ -371,25 +374,71 @@ impl<'a> Step<'a> {
             Ttl::Keep => self.get(container, key)?,
             _ => None,
         };
-        let mut found = Found {
-            value: value.clone(),
-            expires_at: None,
-            version: None,
-            ttl: if ttl == Ttl::Keep { Ttl::Inherit } else { ttl },
-            goes_on: None,
+        let life = match kept {
+            Some(there) => self.life_of(&to, key, &there)?,
+            None if ttl == Ttl::Keep => (Ttl::Inherit, self.time(), None),
+            None => (ttl, self.time(), None),
         };
-        match kept {
-            Some(there) => {
-                found.goes_on = self.countdown(&to, key, &there)?;
-                (found.ttl, found.expires_at) = (there.ttl, there.expires_at);
-            }
-            None => found.expires_at = self.end(&to, found.ttl),
-        }
-        let ttl = found.goes_on.unwrap_or(found.ttl);
+        self.store(name, to, key, value, life);
+        Ok(())
+    }
+
+    /// Stores an item that counts as another one does that is live ([`Ttl::Like`]): from the same moment, by the same ttl. False:
+    /// there is no such one, and nothing is stored.
+    ///
+    /// # Errors
+    /// As of [`Step::put`].
+    pub fn put_like(
+        &mut self,
+        container: &str,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        (of, of_key): (&str, &[u8]),
+    ) -> Result<bool, StepError> {
+        let (name, to) = self.writable(container)?;
+        let (key, value) = (key.as_ref(), Bytes::copy_from_slice(value.as_ref()));
+        check_item(key, &value, Ttl::Never)?;
+        let Some(there) = self.get(of, of_key)? else {
+            return Ok(false);
+        };
+        let (_, of) = self.container(of)?;
+        let life = self.life_of(&of, of_key, &there)?;
+        self.store(name, to, key, value, life);
+        Ok(true)
+    }
+
+    /// `goes_on` as of [`Found`].
+    fn store(
+        &mut self,
+        name: Arc<str>,
+        to: Container,
+        key: &[u8],
+        value: Bytes,
+        (ttl, since, goes_on): (Ttl, SystemTime, Option<Ttl>),
+    ) {
+        let found = Found {
+            value: value.clone(),
+            expires_at: self.end(&to, ttl, since),
+            version: None,
+            ttl,
+            since,
+            goes_on,
+        };
+        let ttl = goes_on.unwrap_or(ttl);
         self.writes.push(Write::Put(to, key.to_vec(), value, ttl));
         let is_live = found.expires_at.is_none_or(|end| end > self.time());
         self.note(name, key, is_live.then_some(found));
-        Ok(())
+    }
+
+    /// The ttl of an item that is there, and from when it counts.
+    fn life_of(
+        &mut self,
+        container: &Container,
+        key: &[u8],
+        there: &Found,
+    ) -> Result<(Ttl, SystemTime, Option<Ttl>), StepError> {
+        let goes_on = self.countdown(container, key, there)?;
+        Ok((there.ttl, there.since, goes_on))
     }
 
     /// From when an item that is there counts; none: from this entry's time.
@@ -406,12 +455,12 @@ impl<'a> Step<'a> {
         Ok(item.map(|item| Ttl::Like(&item)))
     }
 
-    /// When an item that is written now is to end.
-    fn end(&self, container: &Container, ttl: Ttl) -> Option<SystemTime> {
+    /// When an item that counts since then is to end.
+    fn end(&self, container: &Container, ttl: Ttl, since: SystemTime) -> Option<SystemTime> {
         let default = container.default_ttl();
         let after = |lifetime: Duration| {
             let millis = lifetime.as_nanos().div_ceil(1_000_000) as u64;
-            self.time() + Duration::from_millis(millis)
+            since + Duration::from_millis(millis)
         };
         match (ttl, default) {
             (_, DefaultTtl::Off) => None,

@@ -185,6 +185,8 @@ fn container_reply(state: &State, status: u16, container: &Container, request: &
     );
     let quota = "functions=0;storedProcedures=0;triggers=0;documentSize=-1;documentsSize=-1;documentsCount=-1;collectionSize=-1;";
     let wants_quota = request.is_true("x-ms-documentdb-populatequotainfo");
+    let are_whole = container.indexes().iter().all(|(_, is_whole)| *is_whole);
+    let progress = if are_whole { 100 } else { 0 };
     Reply::json(status, body)
         .with_some("etag", member(container, "_etag"))
         .with("lsn", version)
@@ -192,7 +194,7 @@ fn container_reply(state: &State, status: u16, container: &Container, request: &
         .with("x-ms-content-path", container.rid())
         .with(
             "x-ms-documentdb-collection-index-transformation-progress",
-            100,
+            progress,
         )
         .with_some("x-ms-resource-usage", wants_quota.then_some(usage))
         .with_some("x-ms-resource-quota", wants_quota.then_some(quota))

@@ -185,6 +185,9 @@ impl OfNode {
             Write::Put(name, key, value, ttl) => {
                 batch.put_with_ttl(&of(&name), key, value, ttl);
             }
+            Write::PutLike(name, key, value, like, like_key) => {
+                batch.put_like(&of(&name), key, value, &of(&like), like_key);
+            }
             Write::Expire(name, key, ttl) => {
                 batch.expire(&of(&name), key, ttl);
             }
@@ -308,7 +311,8 @@ impl Replica for OfNode {
                     written_at: written.at,
                 }))
             }
-            Err(Error::Conflict { .. }) => Ok(Commit::Conflict),
+            // What is decided anew finds that the container is gone, or does without its entries.
+            Err(Error::Conflict { .. } | Error::NoContainer(_)) => Ok(Commit::Conflict),
             Err(error) => Err(failed(error)),
         }
     }

@@ -103,6 +103,21 @@ impl Batch {
         })
     }
 
+    /// Stores an item that counts from when another one does, by the same ttl, and so ends with it where the defaults of both
+    /// containers are alike ([`ebbtide::Ttl::Like`]). Where that one is not live, or written by this batch, the batch is a conflict.
+    pub fn put_like(
+        &mut self,
+        container: &Container,
+        key: impl AsRef<[u8]>,
+        value: impl Into<Bytes>,
+        of: &Container,
+        of_key: impl AsRef<[u8]>,
+    ) -> &mut Batch {
+        let of_key = Bytes::copy_from_slice(of_key.as_ref());
+        let act = Act::PutLike(value.into(), of.name().to_owned(), of_key);
+        self.push(container, key, When::Always, act)
+    }
+
     /// As [`Container::put_if`]: where it does not hold, the batch is a conflict.
     pub fn put_if(
         &mut self,

@@ -118,6 +118,8 @@ pub enum Act {
     Take,
     /// Nothing: the condition is all.
     Require,
+    /// Stores an item that counts as that of this container and key does: if that is live, and not written by this op.
+    PutLike(Bytes, String, Bytes),
 }
 
 /// A ttl in milliseconds.

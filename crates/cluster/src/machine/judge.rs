@@ -63,13 +63,24 @@ pub fn holds(when: When, version: Option<u64>) -> bool {
     }
 }
 
+fn conflict(container: &str, key: &bytes::Bytes) -> Reply {
+    Reply::Conflict {
+        container: container.to_owned(),
+        key: key.clone(),
+    }
+}
+
 /// The reason why nothing is written, if there is one: conditions are judged before anything is, but see what the writes before
 /// them will do.
 pub fn judge<S: Standing>(writes: &[Write], standing: &mut S) -> Result<Option<Reply>, S::Error> {
-    if let Some(stop) = writes
-        .iter()
-        .find_map(|write| missing(&write.container, standing))
-    {
+    let containers = writes.iter().flat_map(|write| {
+        let of = match &write.act {
+            Act::PutLike(_, of, _) => Some(of),
+            _ => None,
+        };
+        [Some(&write.container), of].into_iter().flatten()
+    });
+    if let Some(stop) = { containers }.find_map(|container| missing(container, standing)) {
         return Ok(Some(stop));
     }
     let mut own = HashMap::new();
@@ -84,13 +95,15 @@ pub fn judge<S: Standing>(writes: &[Write], standing: &mut S) -> Result<Option<R
             (None, when) => holds(when, standing.version(&write.container, &write.key)?),
         };
         if !holds {
-            return Ok(Some(Reply::Conflict {
-                container: write.container.clone(),
-                key: write.key.clone(),
-            }));
+            return Ok(Some(conflict(&write.container, &write.key)));
+        }
+        if let Act::PutLike(_, of, key) = &write.act
+            && (own.contains_key(&(of, key)) || standing.version(of, key)?.is_none())
+        {
+            return Ok(Some(conflict(of, key)));
         }
         match write.act {
-            Act::Put(..) => own.insert(place, true),
+            Act::Put(..) | Act::PutLike(..) => own.insert(place, true),
             Act::Delete | Act::Take => own.insert(place, false),
             Act::Touch | Act::Expire(_) | Act::Require => None,
         };

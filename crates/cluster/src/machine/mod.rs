@@ -215,6 +215,11 @@ fn act(write: &Write, found: Option<Found>, step: &mut Step<'_>) -> Result<Reply
             step.delete(container, key)?;
             return Ok(Reply::Taken(held(key, found)));
         }
+        (Act::PutLike(value, of, of_key), _) => {
+            if !step.put_like(container, key, value, (of, of_key))? {
+                return Ok(Reply::Missed);
+            }
+        }
         (Act::Touch | Act::Expire(_) | Act::Take, None) => return Ok(Reply::Missed),
         (Act::Require, _) => {}
     }

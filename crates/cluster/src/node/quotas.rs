@@ -55,7 +55,7 @@ fn weight_of(key: &[u8], value: &[u8]) -> u64 {
 /// The bytes of what a write leaves in the place of an item that it replaces or removes; none: it does neither.
 fn leaves(write: &Write) -> Option<u64> {
     match &write.act {
-        Act::Put(value, _) => Some(weight_of(&write.key, value)),
+        Act::Put(value, _) | Act::PutLike(value, ..) => Some(weight_of(&write.key, value)),
         Act::Delete | Act::Take => Some(0),
         Act::Touch | Act::Expire(_) | Act::Require => None,
     }

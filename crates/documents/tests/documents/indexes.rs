@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ebbtide::internals::Sim;
-use ebbtide::{DefaultTtl, Durability, ManualClock, Options, Quota, WhenFull};
+use ebbtide::{Database, DefaultTtl, Durability, ManualClock, Options, Quota, WhenFull};
 use ebbtide_documents::{
     BatchOperation, Conditions, Container, ContainerDefinition, Continuation, Documents,
     PartitionKey, Patch, QueryLimits, Scope,
@@ -15,6 +15,7 @@ use ebbtide_documents::{
 use serde_json::{Value, json};
 use testkit::random::Random;
 
+use super::replicas::{Meanwhile, OneOf};
 use super::{START_MS, body, container, documents, key, refused, seconds};
 
 const HISTORIES: u64 = 250;
@@ -72,7 +73,7 @@ fn paths(policy: &[&str]) -> Vec<Vec<String>> {
     paths
 }
 
-fn definition(policy: &[&str], default: Option<i64>) -> ContainerDefinition {
+pub fn definition(policy: &[&str], default: Option<i64>) -> ContainerDefinition {
     let included = policy.iter().map(|path| json!({"path": path}));
     let json = json!({
         "id": "c", "partitionKey": {"paths": ["/p"]}, "defaultTtl": default,
@@ -100,7 +101,7 @@ fn paged(c: &Container, text: &str, scope: &Scope, rows: usize) -> Vec<String> {
     }
 }
 
-fn whole(c: &Container, text: &str) -> Vec<String> {
+pub fn whole(c: &Container, text: &str) -> Vec<String> {
     paged(c, text, &Scope::everything(), usize::MAX)
 }
 
@@ -181,6 +182,8 @@ struct World {
     clock: ManualClock,
     sim: Sim,
     documents: Documents,
+    /// Where it is a state of several: handles that share nothing else, of which one is asked at a time.
+    replicas: Vec<(Documents, Arc<OneOf>)>,
     c: Container,
     policy: &'static [&'static str],
     default: Option<i64>,
@@ -188,22 +191,31 @@ struct World {
     n: u64,
 }
 
-fn open(sim: &Sim, clock: &ManualClock, durability: Durability) -> Documents {
+fn open(sim: &Sim, clock: &ManualClock, durability: Durability) -> Database {
     let options = Options::new()
         .clock(clock.clone())
         .fs(Arc::new(sim.clone()))
         .stepped();
     let options = options.durability(durability).memtable_bytes(64 << 10);
-    Documents::with(options.open("/db").unwrap()).unwrap()
+    options.open("/db").unwrap()
+}
+
+/// Documents over a database of their own, or over replicas of one state.
+fn over(engine: Database, replicas: usize) -> (Documents, Vec<(Documents, Arc<OneOf>)>) {
+    let replicas = Vec::from_iter((0..replicas).map(|_| OneOf::over(&engine)));
+    match replicas.first() {
+        Some((first, _)) => (first.clone(), replicas),
+        None => (Documents::with(engine).unwrap(), replicas),
+    }
 }
 
 impl World {
-    fn new(seed: u64) -> World {
+    fn new(seed: u64, replicas: usize) -> World {
         let mut random = Random(seed);
         let (clock, sim) = (ManualClock::new(START_MS), Sim::new(seed));
         // Without waiting nothing is written under `Sync`.
         let durability = random.pick(&[Durability::Sync, Durability::Buffered]);
-        let documents = open(&sim, &clock, durability);
+        let (documents, replicas) = over(open(&sim, &clock, durability), replicas);
         documents.create_database("db").unwrap();
         let (policy, default) = (
             random.pick(&POLICIES),
@@ -217,6 +229,7 @@ impl World {
             clock,
             sim,
             documents,
+            replicas,
             c,
             policy,
             default,
@@ -326,12 +339,63 @@ impl World {
                 self.sim.kill()
             }
         };
-        self.documents = open(&self.sim, &self.clock, self.durability);
+        let engine = open(&self.sim, &self.clock, self.durability);
+        (self.documents, self.replicas) = over(engine, self.replicas.len());
         self.c = self.documents.container("db", "c").unwrap();
         self.all_are_whole();
     }
 
-    fn all_are_whole(&self) {
+    /// The replica that is asked from now on.
+    fn turn(&mut self) {
+        if !self.replicas.is_empty() {
+            let at = self.random.below(self.replicas.len());
+            self.documents = self.replicas[at].0.clone();
+            self.c = self.documents.container("db", "c").unwrap();
+        }
+    }
+
+    /// A write at one replica, before whose commit another one writes or changes the indexes.
+    fn write_among_others(&mut self) {
+        if self.replicas.is_empty() {
+            return self.write();
+        }
+        let other = self.replicas[self.random.below(self.replicas.len())]
+            .0
+            .clone();
+        let (key, id) = (self.random.below(KEYS.len()), self.random.pick(&IDS));
+        let (partition, body) = (
+            PartitionKey::from_json(KEYS[key]).unwrap(),
+            self.body(key, id),
+        );
+        let policy = self.random.one_in(2).then(|| self.random.pick(&POLICIES));
+        let default = self.default;
+        let meanwhile: Meanwhile = Box::new(move || match policy {
+            Some(policy) => {
+                other
+                    .replace_container("db", definition(policy, default))
+                    .unwrap();
+            }
+            None => {
+                let c = other.container("db", "c").unwrap();
+                c.upsert(&partition, &body, &Conditions::none()).unwrap();
+            }
+        });
+        let slots = Vec::from_iter(self.replicas.iter().map(|(_, replica)| replica.clone()));
+        let slot = slots[self.random.below(slots.len())].clone();
+        *slot.meanwhile.lock().unwrap() = Some(meanwhile);
+        self.write();
+        let is_done = slot.meanwhile.lock().unwrap().take().is_none();
+        if let Some(policy) = policy.filter(|_| is_done) {
+            self.policy = policy;
+        }
+    }
+
+    fn all_are_whole(&mut self) {
+        if !self.replicas.is_empty() && self.c.indexes().iter().any(|(_, is_whole)| !is_whole) {
+            // A node that is lost builds no more; another one goes on.
+            self.clock.advance(seconds(6));
+        }
+        self.c = self.documents.container("db", "c").unwrap();
         let paths = paths(self.policy).into_iter().map(|path| (path, true));
         assert_eq!(self.c.indexes(), Vec::from_iter(paths));
     }
@@ -353,8 +417,10 @@ impl World {
     }
 
     fn step(&mut self) {
+        self.turn();
         match self.random.below(100) {
-            0..=54 => self.write(),
+            0..=44 => self.write(),
+            45..=54 => self.write_among_others(),
             55..=69 => {
                 let by = self
                     .random
@@ -386,10 +452,19 @@ impl World {
 
 #[test]
 fn answers_are_those_of_a_scan() {
+    play(0, HISTORIES);
+}
+
+#[test]
+fn answers_over_replicas_are_those_of_a_scan() {
+    play(3, HISTORIES / 2);
+}
+
+fn play(replicas: usize, histories: u64) {
     let first = testkit::env("SEED", 1);
-    for seed in first..first + testkit::env("HISTORIES", HISTORIES) {
+    for seed in first..first + testkit::env("HISTORIES", histories) {
         let played = std::panic::catch_unwind(|| {
-            let mut world = World::new(seed);
+            let mut world = World::new(seed, replicas);
             for _ in 0..STEPS {
                 world.step();
             }
@@ -402,7 +477,7 @@ fn answers_are_those_of_a_scan() {
 }
 
 /// The engine's container of the entries.
-fn entries(documents: &Documents, c: &Container) -> ebbtide::Container {
+pub fn entries(documents: &Documents, c: &Container) -> ebbtide::Container {
     let name = format!("{}#index", c.rid());
     assert!(documents.engine().containers().contains(&name));
     documents.engine().container(name).unwrap()

@@ -8,6 +8,7 @@ mod from_cosmos;
 mod indexes;
 mod model;
 mod queries;
+mod replica_indexes;
 mod replicas;
 mod threads;
 mod ttl;

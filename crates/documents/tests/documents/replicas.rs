@@ -3,12 +3,13 @@
 //! which does the writes as a cluster does them.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use ebbtide::{
     Batch, ContainerOptions, Database, Expect, Expiration, ExpiryCursor, ManualClock, Options,
-    Quota, Snapshot, Version,
+    Quota, Snapshot, Ttl, Version,
 };
 use ebbtide_documents::{
     BatchOperation, ChangeStart, ChangeStartAt, Commit, Conditions, ContainerDefinition,
@@ -17,19 +18,35 @@ use ebbtide_documents::{
 
 use super::{START_MS, body, container, key, refused, seconds};
 
-type Meanwhile = Box<dyn FnOnce() + Send>;
+pub type Meanwhile = Box<dyn FnOnce() + Send>;
 
 /// A replica of the one state, and what others do before its next commit.
-struct OneOf {
+pub struct OneOf {
     engine: Database,
-    meanwhile: Mutex<Option<Meanwhile>>,
+    pub meanwhile: Mutex<Option<Meanwhile>>,
     /// The snapshot that the reads of a request are of.
     request: Mutex<Option<Snapshot>>,
+    /// The commits that it has been asked for.
+    pub commits: AtomicUsize,
+    /// From this one on they fail, as if the node was lost.
+    pub is_lost_at: AtomicUsize,
 }
 
 impl OneOf {
+    /// Documents over a replica of the state in an engine, which shares nothing with other ones but that.
+    pub fn over(engine: &Database) -> (Documents, Arc<OneOf>) {
+        let replica = Arc::new(OneOf {
+            engine: engine.clone(),
+            meanwhile: Mutex::default(),
+            request: Mutex::default(),
+            commits: AtomicUsize::new(0),
+            is_lost_at: AtomicUsize::new(usize::MAX),
+        });
+        (Documents::over(replica.clone()).unwrap(), replica)
+    }
+
     /// Begins a request, whose reads are of one moment until they are renewed.
-    fn begin(&self) {
+    pub fn begin(&self) {
         *self.request.lock().unwrap() = Some(self.engine.snapshot());
     }
 }
@@ -77,9 +94,18 @@ impl Replica for OneOf {
     }
 
     fn commit(&self, writes: Vec<Write>) -> Result<Commit> {
+        let number = self.commits.fetch_add(1, Ordering::Relaxed);
+        if number >= self.is_lost_at.load(Ordering::Relaxed) {
+            return Err(self.engine.container("").unwrap_err().into());
+        }
         let meanwhile = self.meanwhile.lock().unwrap().take();
         if let Some(meanwhile) = meanwhile {
             meanwhile();
+        }
+        // What a request reads after it is no older.
+        self.renew()?;
+        if writes.iter().any(|write| !self.has_containers(write)) {
+            return Ok(Commit::Conflict);
         }
         let mut batch = Batch::new();
         let (conditions, writes): (Vec<_>, Vec<_>) = writes
@@ -88,7 +114,7 @@ impl Replica for OneOf {
         let (items, containers): (Vec<_>, Vec<_>) = writes.into_iter().partition(|write| {
             matches!(
                 write,
-                Write::Put(..) | Write::Delete(..) | Write::Expire(..)
+                Write::Put(..) | Write::PutLike(..) | Write::Delete(..) | Write::Expire(..)
             )
         });
         let lifts = |write: &Write| match write {
@@ -126,6 +152,22 @@ fn options(settings: ContainerSettings) -> ContainerOptions {
 }
 
 impl OneOf {
+    /// As a cluster judges before it looks at conditions.
+    fn has_containers(&self, write: &Write) -> bool {
+        let has = |name: &str| self.container(name).is_some();
+        match write {
+            Write::PutLike(name, .., like, _) => has(name) && has(like),
+            Write::Create(name, _) => !has(name),
+            Write::Require(name, ..)
+            | Write::Put(name, ..)
+            | Write::Expire(name, ..)
+            | Write::Delete(name, _)
+            | Write::DeleteRange(name, ..)
+            | Write::Change(name, _)
+            | Write::Drop(name) => has(name),
+        }
+    }
+
     fn add(&self, batch: &mut Batch, write: Write) {
         let of = |name: &str| self.container(name).unwrap();
         match write {
@@ -134,6 +176,11 @@ impl OneOf {
                 batch.require(of(&name), key, expect)
             }
             Write::Put(name, key, value, ttl) => batch.put_with_ttl(of(&name), key, value, ttl),
+            Write::PutLike(name, key, value, like, like_key) => {
+                let item = of(&like).item(like_key).unwrap();
+                let ttl = item.map_or(Ttl::Never, |item| Ttl::Like(&item));
+                batch.put_with_ttl(of(&name), key, value, ttl)
+            }
             Write::Expire(name, key, ttl) => batch.expire(of(&name), key, ttl),
             Write::Delete(name, key) => batch.delete(of(&name), key),
             Write::DeleteRange(name, from, to) => batch.delete_range(of(&name), (from, to)),
@@ -147,22 +194,13 @@ impl OneOf {
 }
 
 /// Two handles of one state with a database `db`, the first one's replica, and the clock.
-fn two() -> (Documents, Documents, Arc<OneOf>, ManualClock) {
+pub fn two() -> (Documents, Documents, Arc<OneOf>, ManualClock) {
     let clock = ManualClock::new(START_MS);
     let engine = Options::new()
         .clock(clock.clone())
         .open_temporary()
         .unwrap();
-    let replica = || {
-        Arc::new(OneOf {
-            engine: engine.clone(),
-            meanwhile: Mutex::default(),
-            request: Mutex::default(),
-        })
-    };
-    let first = replica();
-    let one = Documents::over(first.clone()).unwrap();
-    let two = Documents::over(replica()).unwrap();
+    let ((one, first), (two, _)) = (OneOf::over(&engine), OneOf::over(&engine));
     one.create_database("db").unwrap();
     (one, two, first, clock)
 }
@@ -408,14 +446,14 @@ fn feeds_begin_with_what_is_written_after_them_and_ends_are_told() {
 }
 
 #[test]
-fn policies_are_kept_and_queries_scan() {
+fn policies_are_those_of_all_replicas() {
     let (one, two, ..) = two();
     let policy = ",\"indexingPolicy\":{\"includedPaths\":[{\"path\":\"/n/?\"}],\"excludedPaths\":[{\"path\":\"/*\"}]}";
     let c = container(&one, policy);
     let seen = two.container("db", "c").unwrap();
     let json: serde_json::Value = serde_json::from_str(&seen.to_json()).unwrap();
     assert_eq!(json["indexingPolicy"]["includedPaths"][0]["path"], "/n/?");
-    assert_eq!(seen.indexes(), []);
+    assert_eq!(seen.indexes(), [(vec!["n".to_owned()], true)]);
     for n in [3, 1, 2] {
         let body = body(&n.to_string(), &format!(",\"n\":{n}"));
         c.create(&key(), &body).unwrap();

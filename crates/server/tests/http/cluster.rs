@@ -3,6 +3,7 @@
 //! this process, each over a node, or in processes of their own that are killed.
 
 mod feeds;
+mod indexes;
 mod quotas;
 
 use std::net::{SocketAddr, TcpListener};
@@ -10,7 +11,8 @@ use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use ebbtide_cluster::Node;
+use ebbtide::Database;
+use ebbtide_cluster::{Node, shared};
 use ebbtide_server::{Config, Server};
 use serde_json::{Value, json};
 
@@ -75,6 +77,11 @@ impl World {
 
 /// Opens the nodes of these folders, which nobody has open, and has them compare what they have.
 fn compare(folder: &Path, nodes: &[SocketAddr]) {
+    compare_and_look(folder, nodes, |_| ());
+}
+
+/// The same, and looks at the state of each.
+fn compare_and_look(folder: &Path, nodes: &[SocketAddr], look: impl Fn(&Database)) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let mut opened = vec![];
@@ -88,6 +95,7 @@ fn compare(folder: &Path, nodes: &[SocketAddr]) {
         let is_whole = checked.agree() && checked.absent().is_empty();
         assert!(is_whole, "{checked:?}");
         for node in opened {
+            look(&shared::database(&node));
             node.close().await.unwrap();
         }
     });
