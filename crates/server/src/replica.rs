@@ -311,7 +311,7 @@ impl Replica for OfNode {
                     written_at: written.at,
                 }))
             }
-            // What is decided anew finds that the container is gone, or does without its entries.
+            // Decided anew, it finds that the container is gone, or does without its entries.
             Err(Error::Conflict { .. } | Error::NoContainer(_)) => Ok(Commit::Conflict),
             Err(error) => Err(failed(error)),
         }

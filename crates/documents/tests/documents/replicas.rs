@@ -102,7 +102,7 @@ impl Replica for OneOf {
         if let Some(meanwhile) = meanwhile {
             meanwhile();
         }
-        // What a request reads after it is no older.
+        // Reads of the request go on in a snapshot that has it.
         self.renew()?;
         if writes.iter().any(|write| !self.has_containers(write)) {
             return Ok(Commit::Conflict);
