@@ -142,7 +142,7 @@ impl Container {
     /// Deletes the documents of a partition key, or of a prefix of one, at once, however many there are.
     ///
     /// # Errors
-    /// [`BadRequest`](ErrorKind::BadRequest): no partition key of this container.
+    /// [`BadRequest`](crate::ErrorKind::BadRequest): no partition key of this container.
     pub fn delete_partition(&self, key: &PartitionKey) -> Result<()> {
         if key.parts().is_empty() {
             return Err(mismatch());
