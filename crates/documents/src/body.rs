@@ -81,6 +81,7 @@ impl<'a, 'p> Found<'a, 'p> {
         }
     }
 
+    #[inline(always)]
     fn member(&mut self, member: Member<'a>) {
         if std::mem::take(&mut self.is_cutting)
             && let Some(cut) = self.cuts.last_mut()

@@ -267,9 +267,22 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Goes over the rest of a string, whose first quotation mark was taken: eight bytes at a time where none is special, and
-    /// [`MANY`] where the string is longer. True: it has escapes.
+    /// Goes over the rest of a string, whose first quotation mark was taken. True: it has escapes.
+    #[inline(always)]
     fn string(&mut self) -> Result<bool> {
+        // Most names end within eight bytes.
+        if let Some(eight) = self.text.as_bytes()[self.at..].first_chunk() {
+            let end = special(u64::from_le_bytes(*eight)).trailing_zeros() as usize / 8;
+            if eight.get(end) == Some(&b'"') {
+                self.at += end + 1;
+                return Ok(false);
+            }
+        }
+        self.long_string()
+    }
+
+    /// Eight bytes at a time where none is special, and [`MANY`] where the string is longer.
+    fn long_string(&mut self) -> Result<bool> {
         let bytes = self.text.as_bytes();
         let mut has_escapes = false;
         loop {
