@@ -173,23 +173,28 @@ fn one_of_them_sees_the_end(
     what: &str,
     interruptions: usize,
     durability: Durability,
+    refresh: fn(&Container) -> bool,
     find: fn(&Container) -> bool,
 ) {
     check(what, interruptions, move || {
         let (clock, _db, items) = ending(durability);
         clock.advance(5);
-        let toucher = {
+        let refresher = {
             let items = items.clone();
-            spawn(move || items.touch("k").unwrap())
+            spawn(move || refresh(&items))
         };
         clock.advance(5);
         let found = find(&items);
-        let touched = toucher.join().unwrap();
+        let was_live = refresher.join().unwrap();
         assert!(
-            found || !touched,
+            found || !was_live,
             "it was missed between its refresh and its old end"
         );
     });
+}
+
+fn touch(items: &Container) -> bool {
+    items.touch("k").unwrap()
 }
 
 #[test]
@@ -197,15 +202,29 @@ fn a_read_waits_for_a_write_that_relies_on_what_it_finds_dead() {
     let find = |items: &Container| items.contains("k").unwrap();
     for durability in [Durability::Buffered, Durability::Sync] {
         let what = format!("a read after the end beside a touch, {durability:?}");
-        one_of_them_sees_the_end(&what, 2, durability, find);
+        one_of_them_sees_the_end(&what, 2, durability, touch, find);
     }
+}
+
+#[test]
+fn a_read_waits_for_an_upsert_that_tells_what_it_finds_dead() {
+    let upsert = |items: &Container| {
+        items
+            .upsert("k", "new", Ttl::Never)
+            .unwrap()
+            .before
+            .is_some()
+    };
+    let find = |items: &Container| items.contains("k").unwrap();
+    let what = "a read after the end beside an upsert";
+    one_of_them_sees_the_end(what, 2, Durability::Buffered, upsert, find);
 }
 
 #[test]
 fn a_condition_waits_for_a_write_that_relies_on_what_it_finds_dead() {
     let find = |items: &Container| items.replace("k", "new", Ttl::Never).unwrap();
     let what = "a replacement after the end beside a touch";
-    one_of_them_sees_the_end(what, 2, Durability::Buffered, find);
+    one_of_them_sees_the_end(what, 2, Durability::Buffered, touch, find);
 }
 
 /// A gone item stays gone: no read sees half of a change of the settings.
