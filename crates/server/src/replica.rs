@@ -350,6 +350,25 @@ mod tests {
         runtime.block_on(node.close()).unwrap();
     }
 
+    /// A write by indexes whose entries another node has dropped since is decided anew.
+    #[test]
+    fn a_container_that_is_gone_is_a_conflict() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let node = runtime.block_on(Node::open(folder.path())).unwrap();
+        let replica = OfNode::new(node.clone(), runtime.handle().clone());
+        let put = |name: &str| {
+            let value = ebbtide::Bytes::new();
+            Write::Put(name.to_owned(), b"k".to_vec(), value, ebbtide::Ttl::Never)
+        };
+        runtime.block_on(node.create_container("there")).unwrap();
+        let both = replica.commit(vec![put("there"), put("gone")]);
+        assert_eq!(both.unwrap(), Commit::Conflict);
+        let done = replica.commit(vec![put("there")]).unwrap();
+        assert!(matches!(done, Commit::Done(_)), "{done:?}");
+        runtime.block_on(node.close()).unwrap();
+    }
+
     #[test]
     fn tokens_are_read_as_they_are_written() {
         let token = Token {
