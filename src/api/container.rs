@@ -237,8 +237,9 @@ impl Container {
         writing.upsert(key.as_ref(), value.as_ref(), ttl.into())
     }
 
-    /// Stores an item if the version of the live item of its key is accepted, and tells both versions: for ETags. Atomic: `accepts` is asked again if meanwhile the item is written or ends, and its
-    /// last answer counts. The value that is there is not read, so this costs less than [`Container::update`].
+    /// Stores an item if the version of the live item of its key is accepted, and tells both versions: for ETags. Atomic:
+    /// `accepts` is asked again if meanwhile the item is written or ends, and its last answer counts. The value that is there is
+    /// not read, so this costs less than [`Container::update`].
     ///
     /// ```
     /// use ebbtide::{Database, Ttl};

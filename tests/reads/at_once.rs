@@ -8,13 +8,13 @@
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ebbtide::internals::{Sim, pretend_memory_is_short};
 use ebbtide::{
-    AtOnce, Batch, Compression, Container, Database, DefaultTtl, Durability, Expect, Item,
+    AtOnce, Batch, Clock, Compression, Container, Database, DefaultTtl, Durability, Expect, Item,
     ManualClock, OnMiss, Options, Reads, Ttl, View,
 };
 use testkit::patience::comes_true;
@@ -537,6 +537,66 @@ fn an_upsert_is_done_at_once_or_not_at_all() {
     let fresh = db.container("fresh").unwrap();
     assert_eq!(upsert(&fresh, "9"), AtOnce::WouldWait);
     assert_eq!(db.last_version(), last);
+}
+
+/// A clock that does something the next time it is looked at.
+#[derive(Clone)]
+struct Once(ManualClock, Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>);
+
+impl Clock for Once {
+    fn wall(&self) -> u64 {
+        let now = self.0.wall();
+        let once = self.1.try_lock().ok().and_then(|mut once| once.take());
+        once.into_iter().for_each(|once| once());
+        now
+    }
+
+    fn uptime(&self) -> u64 {
+        self.0.uptime()
+    }
+}
+
+/// The item that it replaces leaves memory while it is written: a flush that waited ends at the look at the clock.
+#[test]
+fn an_upsert_at_once_tells_what_is_flushed_meanwhile() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let once = Once(clock.clone(), Arc::default());
+    let options = options(&sim, &clock)
+        .clock(once.clone())
+        .reads(Reads::Pread)
+        .cache_bytes(0);
+    let db = options.open("/db").unwrap();
+    let items = db.container("items").unwrap();
+    let first = items.upsert("k", "1", Ttl::Never).unwrap().written;
+    let (is_there, may_go) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    sim.watch({
+        let (is_there, may_go) = (is_there.clone(), may_go.clone());
+        move |_, call| {
+            if call.path.to_string_lossy().contains("manifest") {
+                is_there.store(true, Ordering::Release);
+                while !may_go.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    });
+    let flush = {
+        let db = db.clone();
+        std::thread::spawn(move || db.flush().unwrap())
+    };
+    assert!(comes_true(|| is_there.load(Ordering::Acquire)));
+    let flushed = items.clone();
+    *once.1.lock().unwrap() = Some(Box::new(move || {
+        may_go.store(true, Ordering::Release);
+        assert!(comes_true(|| flushed.stats().runs > 0));
+    }));
+    let told = items.try_upsert("k", "2", Ttl::Never).unwrap();
+    flush.join().unwrap();
+    let told = told.ready().expect("it was in memory when it was asked");
+    assert_eq!(told.before, Some(first.version()));
 }
 
 #[test]

@@ -44,7 +44,7 @@ use crate::engine::parts::state::ContainerState;
 use crate::engine::write::deciding::check_decided;
 use crate::engine::write::observed::{Changed, Fault, Observed, WriteMoment};
 use crate::engine::write::prepared::Prepared;
-use crate::engine::write::replaced::{Replaced, tells_in_memory};
+use crate::engine::write::replaced::{Replaced, state_below};
 use crate::engine::write::state_changes::StateChanges;
 use crate::engine::write::writes::{Writes, weight};
 use crate::env::ClockReading;
@@ -258,13 +258,10 @@ impl Engine {
     ) -> Result<Result<Begun, Fault>, P::Failure> {
         check_decided(writes)?;
         let commit = self.lock_for::<P>(writes)?;
-        let (observed, relies_on) = match &reads {
-            Reads::None => (None, None),
-            Reads::Before(observed) => (Some(*observed), observed.relies_on()),
-            Reads::Replaced(_) => {
-                P::require(|| tells_in_memory(writes))?;
-                (None, Some(SEVERAL))
-            }
+        let (observed, relies_on, below) = match &reads {
+            Reads::None => (None, None, None),
+            Reads::Before(observed) => (Some(*observed), observed.relies_on(), None),
+            Reads::Replaced(_) => (None, Some(SEVERAL), Some(state_below::<P>(writes)?)),
         };
         let begin = || {
             let changing = observed.filter(|observed| observed.changes_state);
@@ -279,16 +276,16 @@ impl Engine {
                 return Ok(self.commit_changes(stamped, *changes, (writes, observed))?);
             }
         }
-        let view = match reads {
-            Reads::Replaced(_) => match self.view_at_stamp(writes, stamped.reading.now) {
+        let below = match below {
+            Some(below) => match self.view_at_stamp(writes, stamped.reading.now) {
+                Some(view) => Some((below, view)),
                 None => return Ok(Err(Fault::Flushed)),
-                view => view,
             },
-            _ => None,
+            None => None,
         };
         let logged = self.log_and_apply(&mut stamped, writes)?;
-        if let (Reads::Replaced(replaced), Some(view)) = (reads, view) {
-            *replaced = Some(Replaced::by(writes, view, (logged.first, logged.over)));
+        if let (Reads::Replaced(replaced), Some(below)) = (reads, below) {
+            *replaced = Some(Replaced::by(writes, below, (logged.first, logged.over)));
         }
         if self.is_seen_at_once(writes, &logged) {
             self.commit_log.publish_latest(&stamped.commit);

@@ -1,8 +1,8 @@
 //! The item that a put replaces, told without a read before it.
 //!
 //! ```text
-//! under the commit lock   stamp, log, insert: the memtable names the version below, or has none: then keep the read state
-//! afterwards              without a name: the newest version below the put, in sealed memtables and runs of that read state
+//! under the commit lock   take the read state; stamp, log, insert: the insert finds the version below in the active memtable
+//! afterwards              where it found none: the newest version below the put, in the sealed memtables and runs of that state
 //! ```
 //!
 //! The insert goes to the place of the older version in any case, so of a key that was written lately the answer costs
@@ -12,8 +12,10 @@
 //!
 //! 1. The version that is told was live at the stamp. From before the stamp until the put is seen, no reader answers that any
 //!    version is dead ([`SEVERAL`]): so none saw it end before the put.
-//! 2. The read state is taken under the lock after the insert: all versions below the put are in it, and stay in it.
-//! 3. A caller that must not wait asks the memtables before the stamp whether they will tell.
+//! 2. The read state is taken under the lock and before the stamp: it has all versions below the put but those that a job found dead
+//!    before; and its active memtable is that of the put.
+//! 3. A caller that must not wait asks the memtables of that same state before the stamp. In a later one a flush may have moved
+//!    the version to a file, when the put can be taken back no more.
 //! 4. Only where each write is seen before it releases the lock: then all versions below the put have been seen.
 //!
 //! [`SEVERAL`]: crate::engine::parts::commit_dependency::SEVERAL
@@ -21,6 +23,7 @@
 use std::sync::Arc;
 
 use crate::base::record::Header;
+use crate::base::sync::Guard;
 use crate::base::{Now, Patience, Result, Seq, Timestamp};
 use crate::data::batch::Op;
 use crate::engine::Engine;
@@ -48,18 +51,16 @@ impl Replaced {
     #[inline(always)]
     pub fn by(
         put: &Prepared<'_>,
-        view: ExpiryView,
+        (read_state, view): (Guard<Arc<ReadState>>, ExpiryView),
         (seq, over): (Seq, Option<Header>),
     ) -> Replaced {
-        let state = &put.states()[0];
-        let read_state = state.read_state();
         let below = match over {
             Some(over) if read_state.covers(put_key(put), over.seq, seq) => Below::Is(None),
             Some(over) => Below::Is(Some(over)),
             None if read_state.sealed.is_empty() && read_state.version.runs.is_empty() => {
                 Below::Is(None)
             }
-            None => Below::In(state.pin(), seq.before()),
+            None => Below::In(Arc::clone(&read_state), seq.before()),
         };
         Replaced { view, below }
     }
@@ -83,10 +84,17 @@ fn put_key<'a>(put: &Prepared<'a>) -> &'a [u8] {
     }
 }
 
-/// Under the commit lock: whether the memtables know the version below a single put.
-pub(in crate::engine) fn tells_in_memory(put: &Prepared<'_>) -> bool {
-    let read_state = put.states()[0].read_state();
-    read_state.version.runs.is_empty() || newest_in_memory(&read_state, put_key(put)).is_some()
+/// Under the commit lock, before the stamp: the state in which the version below a single put is. A caller that must not wait gets
+/// it only if its memtables tell that version.
+#[inline(always)]
+pub(in crate::engine) fn state_below<P: Patience>(
+    put: &Prepared<'_>,
+) -> Result<Guard<Arc<ReadState>>, P::Failure> {
+    let below = put.states()[0].read_state();
+    P::require(|| {
+        below.version.runs.is_empty() || newest_in_memory(&below, put_key(put)).is_some()
+    })?;
+    Ok(below)
 }
 
 impl Engine {
