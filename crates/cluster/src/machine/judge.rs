@@ -73,14 +73,14 @@ fn conflict(container: &str, key: &bytes::Bytes) -> Reply {
 /// The reason why nothing is written, if there is one: conditions are judged before anything is, but see what the writes before
 /// them will do.
 pub fn judge<S: Standing>(writes: &[Write], standing: &mut S) -> Result<Option<Reply>, S::Error> {
-    let containers = writes.iter().flat_map(|write| {
+    let mut containers = writes.iter().flat_map(|write| {
         let of = match &write.act {
             Act::PutLike(_, of, _) => Some(of),
             _ => None,
         };
         [Some(&write.container), of].into_iter().flatten()
     });
-    if let Some(stop) = { containers }.find_map(|container| missing(container, standing)) {
+    if let Some(stop) = containers.find_map(|container| missing(container, standing)) {
         return Ok(Some(stop));
     }
     let mut own = HashMap::new();
