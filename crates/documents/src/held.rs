@@ -7,9 +7,8 @@
 //!
 //! Invariants, of a replica:
 //!
-//! 1. Each batch that writes documents or entries has the condition, also where there is no record. So the entry of the log that
-//!    changes the record parts the writers of all nodes: those before it have gone by the indexes of before, those after it go by
-//!    the new ones.
+//! 1. Each batch that writes documents or entries has the condition, also where there is no record. So all batches before the log
+//!    entry that changes the record, of whichever node, go by the indexes of before; all batches after it go by the new ones.
 //! 2. The record, the documents and their entries are read at one snapshot. A node that is behind goes by the indexes of its
 //!    snapshot, and what it writes by them is a conflict.
 

@@ -152,10 +152,13 @@ impl Container {
             }
         })?;
         if self.store().is_replica() {
+            if is_one {
+                return Ok(true);
+            }
             let mut batch = self.store().writes();
             self.require_indexes(&mut batch, indexes);
             self.note_built(&mut batch, built, last.item.key());
-            return Ok(is_one || self.store().commit(&batch)? != Commit::Conflict);
+            return Ok(self.store().commit(&batch)? != Commit::Conflict);
         }
         for Indexed { item, entries: own } in step {
             // An earlier default of the entries' container may have ended such a lifetime, if the clock went back. Then the
