@@ -50,6 +50,7 @@ struct Step {
 #[derive(Clone, Debug)]
 enum What {
     Put(usize, Option<Ttl>),
+    Upsert(usize, Option<Ttl>),
     Create(usize, Option<Ttl>),
     Replace(usize),
     Touch(usize),
@@ -88,7 +89,8 @@ fn steps(random: &mut Random, count: usize, keys: usize) -> Vec<Step> {
         let key = random.below(keys);
         let near = now + 20 - random.below(40) as u64;
         let what = match random.below(40) {
-            0..8 => What::Put(key, ttl(random)),
+            0..4 => What::Put(key, ttl(random)),
+            4..8 => What::Upsert(key, ttl(random)),
             8..14 => What::Create(key, ttl(random)),
             14..16 => What::Replace(key),
             16..18 => What::Touch(key),
@@ -139,6 +141,7 @@ fn answer(db: &Database, n: usize, step: &Step) -> String {
     let ttl_of = |ttl: &Option<Ttl>| ttl.unwrap_or(Ttl::Inherit);
     match &step.what {
         What::Put(k, ttl) => format!("{:?}", c.put_with_ttl(key(*k), value, ttl_of(ttl))),
+        What::Upsert(k, ttl) => format!("{:?}", c.upsert(key(*k), value, ttl_of(ttl))),
         What::Create(k, ttl) => format!("{:?}", c.create(key(*k), value, ttl_of(ttl))),
         What::Replace(k) => format!("{:?}", c.replace(key(*k), value, Ttl::Inherit)),
         What::Touch(k) => format!("{:?}", c.touch(key(*k))),

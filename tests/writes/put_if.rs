@@ -2,8 +2,9 @@
 //!
 //! Method: each state of a key by a clock that the test moves, in memory and in tables; and threads that count by versions.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -128,6 +129,45 @@ fn an_upsert_over_what_cannot_be_read_is_done() {
     assert_eq!(c.get("k").unwrap().unwrap(), "2");
     let again = c.upsert("k", "3", Ttl::Inherit).unwrap();
     assert!(again.before.unwrap() < again.written.version());
+}
+
+/// Upserts of four threads to three keys, which move to tables meanwhile: each tells the one before it, and none is told twice.
+#[test]
+fn upserts_of_one_key_are_a_chain() {
+    for durability in [Durability::Buffered, Durability::Sync] {
+        let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+        let db = options(&sim, &clock).durability(durability).open("/db");
+        let db = db.unwrap();
+        let c = db.container("c").unwrap();
+        let told = Mutex::new(vec![BTreeMap::new(); 3]);
+        let left = AtomicU64::new(4);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for n in 0..600 {
+                        let done = c.upsert([(n % 3) as u8], "v", Ttl::Never).unwrap();
+                        let (version, before) = (done.written.version(), done.before);
+                        told.lock().unwrap()[n % 3].insert(version, before);
+                    }
+                    left.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+            scope.spawn(|| {
+                while left.load(Ordering::Relaxed) > 0 {
+                    db.flush().unwrap();
+                    db.compact().unwrap();
+                }
+            });
+        });
+        for of_key in told.into_inner().unwrap() {
+            assert_eq!(of_key.len(), 800);
+            let mut last = None;
+            for (version, before) in of_key {
+                assert_eq!(before, last, "told by {version}");
+                last = Some(version);
+            }
+        }
+    }
 }
 
 /// Each of eight threads counts by the version that it has seen: none is lost.
