@@ -205,8 +205,8 @@ impl Container {
         writing.replace(key.as_ref(), value.as_ref(), ttl.into())
     }
 
-    /// Stores an item whatever is there, and tells the version of the live item that it has replaced: to know whether a put has
-    /// created or replaced. Where that item is still in memory, this costs little more than [`Container::put_with_ttl`].
+    /// Stores an item whatever is there, and tells the version of the live item that it has replaced: whether it was created. Where
+    /// that item is still in memory, this costs little more than [`Container::put_with_ttl`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -225,8 +225,8 @@ impl Container {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Container::put_with_ttl`]. Where the version that was replaced is in a table that cannot be read, the item is
-    /// stored all the same, and the error is that of [`Container::get`].
+    /// Those of [`Container::put_with_ttl`]; and of [`Container::get`], where the version that was replaced is in a table that cannot be
+    /// read: the item is stored then, unless it was read first: for [`Ttl::Keep`] and `Like`, under `Sync`, after time has gone back.
     pub fn upsert(
         &self,
         key: impl AsRef<[u8]>,

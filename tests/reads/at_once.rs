@@ -539,9 +539,11 @@ fn an_upsert_is_done_at_once_or_not_at_all() {
     assert_eq!(db.last_version(), last);
 }
 
+type Action = Box<dyn FnOnce() + Send>;
+
 /// A clock that does something the next time it is looked at.
 #[derive(Clone)]
-struct Once(ManualClock, Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>);
+struct Once(ManualClock, Arc<Mutex<Option<Action>>>);
 
 impl Clock for Once {
     fn wall(&self) -> u64 {

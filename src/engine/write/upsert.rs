@@ -14,8 +14,8 @@ use crate::engine::write::update::{Decide, NewValue, UpdateAction};
 use crate::engine::write::writes::weight;
 
 impl Engine {
-    /// Stores a value whatever is there, and tells the version of the live item that it has replaced. If that cannot be read,
-    /// the value is stored all the same.
+    /// Stores a value whatever is there, and tells the version of the live item that it has replaced. After an error of reading
+    /// that version the value is stored, unless it was read first.
     #[inline(always)]
     pub fn upsert<P: Patience>(
         &self,
