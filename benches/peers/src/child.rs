@@ -39,6 +39,7 @@ pub fn run(order: &Order) -> Result<Summary> {
     let config = Config {
         memtable_bytes: order.load.memtable_bytes,
         cache_bytes: order.cache_bytes,
+        in_memory: true,
         reclaim_within: order.reclaim_within,
         longest_ms: load.longest_ms(),
         keys_are_fresh: load.keys_are_fresh(),

@@ -109,6 +109,9 @@ struct Rows {
     /// How many items
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1_000..=1 << 31))]
     items: u64,
+    /// Bytes of a key: those beyond 16 are a prefix of all keys
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(rows::KEY_BYTES_MIN..=rows::KEY_BYTES_MAX))]
+    key_bytes: u64,
     /// Bytes of a value
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(rows::VALUE_BYTES_MIN..=1 << 20))]
     value_bytes: u64,
@@ -148,6 +151,7 @@ impl Rows {
             rounds: self.rounds,
             scale: Scale {
                 items: self.items,
+                key_bytes: self.key_bytes,
                 value_bytes: self.value_bytes,
                 lz4: self.lz4,
                 seconds: self.seconds,

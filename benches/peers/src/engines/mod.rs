@@ -21,6 +21,9 @@ pub struct Config {
     pub memtable_bytes: u64,
     /// Bytes of the block cache.
     pub cache_bytes: u64,
+    /// All data fits into memory, so that files may be mapped and need no cache.
+    #[cfg_attr(not(feature = "rocksdb"), expect(dead_code))]
+    pub in_memory: bool,
     /// How soon after its expiry an item's bytes should be off the disk, in seconds.
     pub reclaim_within: u64,
     /// The longest lifetime in milliseconds; `None` if something never expires.
@@ -138,6 +141,10 @@ pub enum Kind {
     Rocksdb,
     /// The same, and files are rewritten when they are old
     RocksdbPeriodic,
+    /// RocksDB set up by its own advice for data in memory, or beyond it where the cache is limited
+    RocksdbTuned,
+    /// The same with values in blob files
+    RocksdbBlobs,
     /// RocksDB's FIFO: files are dropped when they are older than the longest lifetime
     RocksdbFifo,
     /// fjall with a compaction filter
@@ -148,6 +155,8 @@ pub enum Kind {
     Redb,
     /// LMDB; only for rows
     Lmdb,
+    /// LMDB with a checksum on each page; only for rows
+    LmdbChecksums,
 }
 
 impl Kind {
@@ -157,17 +166,20 @@ impl Kind {
             Kind::Ebbtide => "ebbtide",
             Kind::Rocksdb => "rocksdb",
             Kind::RocksdbPeriodic => "rocksdb-periodic",
+            Kind::RocksdbTuned => "rocksdb-tuned",
+            Kind::RocksdbBlobs => "rocksdb-blobs",
             Kind::RocksdbFifo => "rocksdb-fifo",
             Kind::Fjall => "fjall",
             Kind::FjallFifo => "fjall-fifo",
             Kind::Redb => "redb",
             Kind::Lmdb => "lmdb",
+            Kind::LmdbChecksums => "lmdb-checksums",
         }
     }
 
     /// Whether it keeps a tree in place instead of runs.
     pub fn is_tree(self) -> bool {
-        matches!(self, Kind::Redb | Kind::Lmdb)
+        matches!(self, Kind::Redb | Kind::Lmdb | Kind::LmdbChecksums)
     }
 
     /// Whether it takes keys in any order, as rows put them.
@@ -182,11 +194,7 @@ impl Kind {
 
     /// Whether it was built.
     pub fn is_there(self) -> bool {
-        let rocksdb = matches!(
-            self,
-            Kind::Rocksdb | Kind::RocksdbPeriodic | Kind::RocksdbFifo
-        );
-        !rocksdb || cfg!(feature = "rocksdb")
+        !self.name().starts_with("rocksdb") || cfg!(feature = "rocksdb")
     }
 
     /// Why it cannot be put under a load, if it cannot.
@@ -217,13 +225,18 @@ impl Kind {
             Kind::Fjall => fjall::open(folder, config, false),
             Kind::FjallFifo => fjall::open(folder, config, true),
             Kind::Redb => redb::open(folder, config),
-            Kind::Lmdb => lmdb::open(folder, config),
+            Kind::Lmdb => lmdb::open(folder, config, false),
+            Kind::LmdbChecksums => lmdb::open(folder, config, true),
             #[cfg(feature = "rocksdb")]
-            Kind::Rocksdb => rocksdb::open(folder, config, rocksdb::PurgeMethod::Filter),
+            Kind::Rocksdb => rocksdb::open(folder, config, rocksdb::Setup::Filter),
             #[cfg(feature = "rocksdb")]
-            Kind::RocksdbPeriodic => rocksdb::open(folder, config, rocksdb::PurgeMethod::Periodic),
+            Kind::RocksdbPeriodic => rocksdb::open(folder, config, rocksdb::Setup::Periodic),
             #[cfg(feature = "rocksdb")]
-            Kind::RocksdbFifo => rocksdb::open(folder, config, rocksdb::PurgeMethod::Fifo),
+            Kind::RocksdbTuned => rocksdb::open(folder, config, rocksdb::Setup::Tuned),
+            #[cfg(feature = "rocksdb")]
+            Kind::RocksdbBlobs => rocksdb::open(folder, config, rocksdb::Setup::Blobs),
+            #[cfg(feature = "rocksdb")]
+            Kind::RocksdbFifo => rocksdb::open(folder, config, rocksdb::Setup::Fifo),
             #[cfg(not(feature = "rocksdb"))]
             _ => Err("built without RocksDB".into()),
         }
@@ -294,6 +307,7 @@ mod tests {
         Config {
             memtable_bytes: 1 << 20,
             cache_bytes: 8 << 20,
+            in_memory: true,
             reclaim_within: 1,
             longest_ms: Some(1_000),
             room_bytes: 64 << 20,

@@ -11,13 +11,12 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::items::{Draws, KEY_BYTES, Key, LEFT, Values, belongs, key};
+use super::items::{Draws, Key, LEFT, Values, belongs, key, place, share_before};
 use super::{Operation, Order, Outcome, Row, ScanMethod};
 use crate::Result;
 use crate::book::wall_ms;
 use crate::engines::{Config, Engine, Life, See, SeeMany, Transfer};
 use crate::latency::{Tail, histogram};
-use crate::loads::unit;
 use crate::machine::{self, Cpu};
 use crate::summary::Answers;
 
@@ -92,17 +91,18 @@ pub fn leave(order: &Order) -> Result<()> {
 /// How many items the log holds at the kill: a quarter of all, or half of a memtable if that is less.
 fn left(order: &Order) -> u64 {
     let scale = order.scale;
-    let item_bytes = KEY_BYTES + scale.value_bytes + 24;
+    let item_bytes = scale.key_bytes + scale.value_bytes + 24;
     (scale.items / 4).min(scale.memtable_bytes / 2 / item_bytes)
 }
 
 fn open(order: &Order) -> Result<Box<dyn Engine>> {
     let scale = order.scale;
     // Half as much again for pages that are half full, and for what is put beside the items.
-    let data_bytes = 3 * scale.items * (KEY_BYTES + scale.value_bytes + 24) / 2;
+    let data_bytes = 3 * scale.items * (scale.key_bytes + scale.value_bytes + 24) / 2;
     let config = Config {
         memtable_bytes: scale.memtable_bytes,
         cache_bytes: scale.cache_bytes.unwrap_or(4 * data_bytes),
+        in_memory: scale.cache_bytes.is_none(),
         reclaim_within: 3_600,
         longest_ms: Some(LIFE_MS),
         sync: order.row == Row::Synced,
@@ -238,7 +238,7 @@ impl<'a> Worker<'a> {
     /// Whether an item is there.
     fn has(&self, slot: u64) -> Result<bool> {
         let mut is_there = false;
-        let key = key(self.order.scale.seed, slot);
+        let key = key(&self.order.scale, slot);
         self.engine
             .get(&key, self.now_ms(), &mut |_| is_there = true)?;
         Ok(is_there)
@@ -275,7 +275,7 @@ impl<'a> Worker<'a> {
     }
 
     fn put(&mut self, slot: u64) -> Result<()> {
-        let key = key(self.order.scale.seed, slot);
+        let key = key(&self.order.scale, slot);
         let life = self.life();
         self.engine.put(&key, self.values.of(&key), Some(life))
     }
@@ -289,7 +289,7 @@ impl<'a> Worker<'a> {
 
     /// Gets an item that should be there, or should not.
     fn get(&mut self, slot: u64, there: bool, answers: &mut Answers) -> Result<()> {
-        let key = key(self.order.scale.seed, slot);
+        let key = key(&self.order.scale, slot);
         let value_bytes = self.order.scale.value_bytes;
         let mut found = None;
         let see: &mut dyn FnMut(&[u8]) =
@@ -305,11 +305,11 @@ impl<'a> Worker<'a> {
 
     /// Gets several items by one call, the first of which is given; how many.
     fn get_many(&mut self, slot: u64, answers: &mut Answers) -> Result<u64> {
-        let seed = self.order.scale.seed;
+        let scale = &self.order.scale;
         let there = self.order.row != Row::GetManyAbsent;
         let keys: [Key; MANY] = std::array::from_fn(|n| match n {
-            0 => key(seed, slot),
-            _ => key(seed, self.draws.next().1),
+            0 => key(scale, slot),
+            _ => key(scale, self.draws.next().1),
         });
         let value_bytes = self.order.scale.value_bytes;
         let (mut right, mut wrong) = (0, 0);
@@ -317,7 +317,7 @@ impl<'a> Worker<'a> {
             true if there => right += 1,
             _ => wrong += 1,
         };
-        let lent = keys.each_ref().map(Key::as_slice);
+        let lent = keys.each_ref().map(|key| &**key);
         self.engine.get_many(&lent, self.now_ms(), see)?;
         answers.wrong += wrong;
         match there {
@@ -334,9 +334,9 @@ impl<'a> Worker<'a> {
 
     /// Gets two items and puts two others, all of which are there, in a transaction.
     fn transact(&mut self, slot: u64, answers: &mut Answers) -> Result<()> {
-        let seed = self.order.scale.seed;
-        let keys = [0; 3].map(|_| key(seed, self.draws.next().1));
-        let gets = [key(seed, slot), keys[0]];
+        let scale = &self.order.scale;
+        let keys = [0; 3].map(|_| key(scale, self.draws.next().1));
+        let gets = [key(scale, slot), keys[0]];
         let value_bytes = self.order.scale.value_bytes;
         let values = [&keys[1], &keys[2]].map(|key| self.values.of(key).to_vec());
         let work = Transfer {
@@ -358,10 +358,10 @@ impl<'a> Worker<'a> {
 
     /// Scans from an item that is there.
     fn scan(&mut self, slot: u64, most: u64, answers: &mut Answers) -> Result<()> {
-        let from = key(self.order.scale.seed, slot);
+        let from = key(&self.order.scale, slot);
         let seen = self.checked_scan(&from, most, answers)?;
         // Fewer than asked for are right only where the keys end.
-        let share_behind = 1.0 - unit(u64::from_be_bytes([from[0], from[1], 0, 0, 0, 0, 0, 0]));
+        let share_behind = 1.0 - share_before(&from);
         let expected = share_behind * self.order.scale.items as f64;
         answers.missing += u64::from(seen < most && expected > (2 * most + 50) as f64);
         Ok(())
@@ -376,13 +376,14 @@ impl<'a> Worker<'a> {
 
     /// A scan that counts what it sees: each item in its order and with its own value.
     fn checked_scan(&self, from: &[u8], most: u64, answers: &mut Answers) -> Result<u64> {
-        let value_bytes = self.order.scale.value_bytes;
-        let (mut seen, mut wrong, mut before) = (0, 0, Key::default());
+        let scale = &self.order.scale;
+        let least = place(scale, from).unwrap_or(0);
+        let (mut seen, mut wrong, mut next) = (0, 0, least);
         let see: &mut See<'_> = &mut |key, value| {
             seen += 1;
-            match Key::try_from(key) {
-                Ok(own) if own > before && key >= from && belongs(key, value, value_bytes) => {
-                    before = own;
+            match place(scale, key) {
+                Some(own) if own >= next && belongs(key, value, scale.value_bytes) => {
+                    next = own + 1;
                 }
                 _ => wrong += 1,
             }
@@ -461,6 +462,7 @@ mod tests {
                 memtable_bytes: 1 << 20,
                 cache_bytes: None,
                 seed: 1,
+                key_bytes: 16,
             },
             folder: Default::default(),
         }
@@ -475,7 +477,11 @@ mod tests {
 
     #[test]
     fn wrong_answers_to_gets_are_faults() {
-        let value = |slot| Values::new(&order().scale).of(&key(1, slot)).to_vec();
+        let value = |slot| {
+            Values::new(&order().scale)
+                .of(&key(&order().scale, slot))
+                .to_vec()
+        };
         let liar = |value| Liar {
             value,
             items: vec![],
@@ -497,7 +503,7 @@ mod tests {
 
     #[test]
     fn wrong_answers_to_scans_are_faults() {
-        let mut items: Vec<_> = (0..1_000).map(|slot| key(1, slot)).collect();
+        let mut items: Vec<_> = (0..1_000).map(|slot| key(&order().scale, slot)).collect();
         items.sort_unstable();
         let mut values = Values::new(&order().scale);
         let item = |key: Key| (key.to_vec(), values.of(&key).to_vec());
@@ -523,10 +529,14 @@ mod tests {
 
     #[test]
     fn a_scan_that_ends_early_is_a_fault() {
-        let first = (0..1_000).min_by_key(|slot| key(1, *slot)).unwrap();
-        let last = (0..1_000).max_by_key(|slot| key(1, *slot)).unwrap();
+        let first = (0..1_000)
+            .min_by_key(|slot| key(&order().scale, *slot))
+            .unwrap();
+        let last = (0..1_000)
+            .max_by_key(|slot| key(&order().scale, *slot))
+            .unwrap();
         for (from, wanted) in [(first, [0, 1]), (last, [0, 0])] {
-            let key = key(1, from);
+            let key = key(&order().scale, from);
             let value = Values::new(&order().scale).of(&key).to_vec();
             let liar = Liar {
                 value: None,

@@ -1,7 +1,8 @@
 //! The population of the rows. A *slot* is an item's number; keys, values and draws are functions of it and the seed.
 //!
 //! ```text
-//!   key      hash (8)  tag (8)                      so the order of slots is a random order of keys
+//!   key      prefix    hash (8)  tag (8)            so the order of slots is a random order of keys; the prefix of all is
+//!                                                   the same, and empty unless keys of more bytes are asked for
 //!   value    tag (8)   bytes, random or half so     !tag (8)
 //! ```
 //!
@@ -10,8 +11,10 @@
 use super::{Operation, Order, Over, Scale};
 use crate::loads::{mix, unit};
 
-/// Bytes of a key.
-pub const KEY_BYTES: u64 = 16;
+/// Bytes of the shortest key: without a prefix.
+pub const KEY_BYTES_MIN: u64 = 16;
+/// Bytes of the longest key.
+pub const KEY_BYTES_MAX: u64 = 64;
 /// Bytes of the shortest value: its two tags.
 pub const VALUE_BYTES_MIN: u64 = 16;
 /// Slots from here on are put only to be found after a kill.
@@ -25,15 +28,48 @@ const TAG: u64 = 2 << 56;
 const DRAW: u64 = 3 << 56;
 const RANK: u64 = 4 << 56;
 
+/// The prefix of all keys begins like this.
+const PREFIX: &[u8; (KEY_BYTES_MAX - KEY_BYTES_MIN) as usize] =
+    b"tenant/0000/session/tenant/0000/session/tenant/0";
+
 /// A key.
-pub type Key = [u8; KEY_BYTES as usize];
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    bytes: [u8; KEY_BYTES_MAX as usize],
+    length: usize,
+}
+
+impl std::ops::Deref for Key {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
 
 /// The key of a slot.
-pub fn key(seed: u64, slot: u64) -> Key {
-    let mut key = Key::default();
-    key[..8].copy_from_slice(&hash(seed, KEY, slot).to_be_bytes());
-    key[8..].copy_from_slice(&hash(seed, TAG, slot).to_be_bytes());
-    key
+pub fn key(scale: &Scale, slot: u64) -> Key {
+    let length = scale.key_bytes as usize;
+    let prefix = length - KEY_BYTES_MIN as usize;
+    let mut bytes = [0; KEY_BYTES_MAX as usize];
+    bytes[..prefix].copy_from_slice(&PREFIX[..prefix]);
+    bytes[prefix..prefix + 8].copy_from_slice(&hash(scale.seed, KEY, slot).to_be_bytes());
+    bytes[prefix + 8..length].copy_from_slice(&hash(scale.seed, TAG, slot).to_be_bytes());
+    Key { bytes, length }
+}
+
+/// A key as a number that orders as keys do; `None` if it is none of these keys.
+pub fn place(scale: &Scale, key: &[u8]) -> Option<u128> {
+    let (prefix, own) = key.split_last_chunk()?;
+    let is_one =
+        prefix.len() as u64 + KEY_BYTES_MIN == scale.key_bytes && PREFIX.starts_with(prefix);
+    is_one.then_some(u128::from_be_bytes(*own))
+}
+
+/// The share of all keys that are less than one, about: hashes are evenly spread.
+pub fn share_before(key: &Key) -> f64 {
+    let hash = key[key.len() - KEY_BYTES_MIN as usize..].first_chunk();
+    hash.map_or(0.0, |hash| unit(u64::from_be_bytes(*hash)))
 }
 
 /// Whether a value of that many bytes belongs to a key.
@@ -78,7 +114,7 @@ impl Values {
 
     /// The value of a slot's key.
     pub fn of(&mut self, key: &Key) -> &[u8] {
-        let tag = &key[8..];
+        let tag = &key[key.len() - 8..];
         let from = usize::from(tag[7]) % Self::BLOCKS * self.value_bytes;
         let value = &mut self.blocks[from..from + self.value_bytes];
         value[..8].copy_from_slice(tag);
@@ -214,6 +250,7 @@ mod tests {
         memtable_bytes: 1 << 20,
         cache_bytes: None,
         seed: 1,
+        key_bytes: KEY_BYTES_MIN,
     };
 
     fn draws(row: Row, threads: u32, thread: u64) -> Draws {
@@ -235,7 +272,7 @@ mod tests {
                 value_bytes,
                 ..SCALE
             });
-            let (one, other) = (key(1, 5), key(1, 6));
+            let (one, other) = (key(&SCALE, 5), key(&SCALE, 6));
             let value = values.of(&one);
             assert!(belongs(&one, value, value_bytes));
             assert!(!belongs(&other, value, value_bytes));
@@ -245,12 +282,30 @@ mod tests {
     }
 
     #[test]
+    fn longer_keys_have_one_prefix_and_the_same_order() {
+        let long = Scale {
+            key_bytes: 32,
+            ..SCALE
+        };
+        for slot in 0..100 {
+            let (one, other) = (key(&long, slot), key(&SCALE, slot));
+            assert_eq!(one[..16], key(&long, 0)[..16]);
+            assert_eq!(one[16..], *other);
+            assert!(share_before(&one) == share_before(&other));
+            assert_eq!(place(&long, &one), place(&SCALE, &other));
+            assert_eq!(place(&long, &other), None);
+            assert_eq!(place(&long, &[&other[..], &other[..]].concat()), None);
+            assert!(belongs(&one, Values::new(&long).of(&one), 100));
+        }
+    }
+
+    #[test]
     fn compressible_values_repeat_themselves() {
         let mut values = Values::new(&Scale { lz4: true, ..SCALE });
-        let value = values.of(&key(1, 5));
+        let value = values.of(&key(&SCALE, 5));
         assert_eq!(value[8..42], value[58..92]);
         let mut values = Values::new(&SCALE);
-        let value = values.of(&key(1, 5));
+        let value = values.of(&key(&SCALE, 5));
         assert_ne!(value[8..42], value[58..92]);
     }
 

@@ -26,7 +26,7 @@ use crate::latency::Tail;
 use crate::summary::Answers;
 
 pub use child::{leave, run};
-pub use items::VALUE_BYTES_MIN;
+pub use items::{KEY_BYTES_MAX, KEY_BYTES_MIN, VALUE_BYTES_MIN};
 
 /// The rows by name, in the order in which they are worked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
@@ -273,6 +273,8 @@ pub struct Order {
 pub struct Scale {
     /// How many items there are.
     pub items: u64,
+    /// Bytes of a key.
+    pub key_bytes: u64,
     /// Bytes of a value.
     pub value_bytes: u64,
     /// Values can be compressed to a half, and engines that compress do.

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::table::amount;
-use super::{Order, Outcome, Row, Scale};
+use super::{KEY_BYTES_MIN, Order, Outcome, Row, Scale};
 use crate::Result;
 use crate::engines::Kind;
 use crate::parent::wait;
@@ -52,7 +52,11 @@ impl RowsPlan {
     fn file(&self) -> PathBuf {
         let scale = &self.scale;
         let lz4 = if scale.lz4 { "-lz4" } else { "" };
-        let name = format!("rows-{}x{}{lz4}.jsonl", scale.items, scale.value_bytes);
+        let key = match scale.key_bytes {
+            KEY_BYTES_MIN => String::new(),
+            bytes => format!("{bytes}+"),
+        };
+        let name = format!("rows-{}x{key}{}{lz4}.jsonl", scale.items, scale.value_bytes);
         self.out.join(name)
     }
 }

@@ -84,7 +84,8 @@ impl<'a> Group<'a> {
     pub fn title(&self) -> String {
         let (scale, lz4) = (self.scale, if self.scale.lz4 { ", LZ4" } else { "" });
         let (items, value_bytes) = (grouped(scale.items), grouped(scale.value_bytes));
-        format!("{items} items of 16 + {value_bytes} bytes{lz4}")
+        let key_bytes = scale.key_bytes;
+        format!("{items} items of {key_bytes} + {value_bytes} bytes{lz4}")
     }
 }
 
@@ -241,7 +242,8 @@ const EXPENSES: [Expense; 10] = [
 ];
 
 fn written_per_byte(outcome: &Outcome) -> f64 {
-    let put = outcome.operations * (super::items::KEY_BYTES + outcome.order.scale.value_bytes);
+    let put =
+        outcome.operations * (outcome.order.scale.key_bytes + outcome.order.scale.value_bytes);
     outcome.written_bytes as f64 / put as f64
 }
 
