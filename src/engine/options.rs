@@ -422,10 +422,13 @@ impl Options {
         self
     }
 
-    /// Whether reads hold each record that they find in a memtable to its check, as flushes always do: a bit that has flipped in
-    /// it is an error, [`Error::MemoryCorruption`](crate::Error::MemoryCorruption), and not an answer. A record whose key is
-    /// another one now is not found under its own. It costs a hash of each record that is read, and scans no longer pass dead
-    /// records unread. Default false.
+    /// Whether reads hold each record that they find in a memtable to its check, as flushes always do, and each block of a table to
+    /// its checksum, as merges always do: a bit that has flipped in memory is an error,
+    /// [`Error::MemoryCorruption`](crate::Error::MemoryCorruption) or [`Error::Corruption`](crate::Error::Corruption), and not an
+    /// answer. A record of a memtable whose key is another one now is not found under its own. The filters and indexes of tables are
+    /// checked once, as they always are. It costs a hash of each record that is read from a memtable and a checksum of each block,
+    /// some 8 KiB a get; nothing is cached, reads that must not wait (`try_get`) read no table, and scans no longer pass dead records
+    /// of memtables unread. Default false.
     pub fn paranoid_memory_checks(mut self, check: bool) -> Self {
         self.paranoid_memory_checks = check;
         self

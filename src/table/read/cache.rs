@@ -113,6 +113,8 @@ pub struct BlockCache {
     entries: Cache<Key, Bytes, Weight, BuildHasherDefault<Mix>>,
     /// Whether records are cached: somebody sweeps.
     takes_records: bool,
+    /// Whether anything of a table stays trusted between two reads.
+    trusts_memory: bool,
     /// Whether a record was cached since the last sweep that left none.
     has_records: AtomicBool,
     /// Whether a record was looked up since the last sweep.
@@ -158,6 +160,7 @@ impl BlockCache {
                 DefaultLifecycle::default(),
             ),
             takes_records: false,
+            trusts_memory: true,
             has_records: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
             swept_at: AtomicU64::new(0),
@@ -170,6 +173,18 @@ impl BlockCache {
             takes_records: true,
             ..BlockCache::new(bytes)
         }
+    }
+
+    /// None, for readers that take no bit from memory on trust: nothing is cached, and a block that was checked is checked again.
+    pub fn none() -> BlockCache {
+        BlockCache {
+            trusts_memory: false,
+            ..BlockCache::new(0)
+        }
+    }
+
+    pub(in crate::table) fn trusts_memory(&self) -> bool {
+        self.trusts_memory
     }
 
     /// Whether there may be records.

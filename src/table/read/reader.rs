@@ -4,6 +4,9 @@
 //! otherwise check its bytes if they never were, and decompress them if needed. There are no locks: the bytes never
 //! change, and a bitmap has one bit for what was checked, which two readers may set at once. Without a map every block
 //! is read like a compressed one, and checked at each read.
+//!
+//! The bytes in memory may change where memory fails. So a job, which stores records again under a new checksum, takes neither the
+//! bitmap nor the cache on trust; nor does any read where [`BlockCache::trusts_memory`] says no. Filter and index are checked once.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -41,6 +44,8 @@ pub struct Table {
     pub(in crate::table) filter: OnceLock<Bytes>,
     /// A bit for each block, then one for each large value: whether it was checked.
     checked: Box<[AtomicU64]>,
+    /// What was checked is not checked again.
+    trusts_memory: bool,
     /// A block was read that is not used as it lies in the file.
     has_packed: AtomicBool,
 }
@@ -65,10 +70,12 @@ impl Table {
         let (stored, footer) = open_stored(source.into(), path, expected)?;
         let statistics = read_statistics(&stored, &footer)?;
         let touchable = (statistics.blocks + statistics.large_values).div_ceil(64);
+        let trusts_memory = cache.as_ref().is_none_or(|cache| cache.trusts_memory());
         Ok(Table {
             stored,
             footer,
             statistics: Arc::new(statistics),
+            trusts_memory,
             cache: cache.map(TableCache::new),
             index: OnceLock::new(),
             filter: OnceLock::new(),
@@ -384,6 +391,17 @@ impl Table {
         Ok(body)
     }
 
+    /// The body of block `number` for a job: read and checked now.
+    pub(in crate::table) fn body_anew(
+        &self,
+        number: usize,
+        place: &Range<u64>,
+        access: Access,
+    ) -> Result<Bytes> {
+        let (block, trailer) = self.checked_block(number, place, access)?;
+        self.unpacked(place, &block, &trailer)
+    }
+
     /// Block `number`, read now, and its trailer.
     #[cold]
     fn checked_block(
@@ -450,12 +468,20 @@ impl Table {
         unpacked.map_err(|what| self.stored.fault(extent.offset, what))
     }
 
+    /// The same for a job: read and checked now.
+    pub(in crate::table) fn large_value_anew(&self, extent: &Extent, len: usize) -> Result<Bytes> {
+        self.stored.large_value(&self.footer, extent, len)
+    }
+
     #[inline]
     pub(in crate::table) fn is_checked(&self, bit: u64) -> bool {
         self.checked[bit as usize / 64].load(Ordering::Relaxed) & 1 << (bit % 64) != 0
     }
 
     fn set_checked(&self, bit: u64) {
+        if !self.trusts_memory {
+            return;
+        }
         self.checked[bit as usize / 64].fetch_or(1 << (bit % 64), Ordering::Relaxed);
     }
 

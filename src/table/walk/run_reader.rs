@@ -6,7 +6,8 @@
 //!
 //! A job reads every record of its tables, so nothing is gained by decoding an entry only when it is reached, as a
 //! [`RunCursor`](crate::table::RunCursor) does for iterators, which may turn round or stop anywhere. For the same reason
-//! it has no dead spans, and knows one seek, the one to the first record. An entry that does not decode is an error before
+//! it has no dead spans, and knows one seek, the one to the first record. What it gives is stored again under a new checksum: so each
+//! block and large value is checked as it is read, however often it was before. An entry that does not decode is an error before
 //! the records that are decoded with it are shown.
 
 use std::sync::{Arc, OnceLock};
@@ -20,7 +21,7 @@ use crate::data::item::Pair;
 use crate::expiry::ExpiryView;
 use crate::table::encode::block::{Entry, Layout};
 use crate::table::read::read_ahead::ReadAhead;
-use crate::table::read::reader::{Keep, Table};
+use crate::table::read::reader::Table;
 
 /// A cursor on a run for jobs: forwards only, from the first record on, without an expiry view.
 pub struct RunReader {
@@ -99,7 +100,7 @@ impl RunReader {
         };
         self.number = number;
         let (place, access) = (table.place(number)?, self.read_ahead.access());
-        self.body = table.body(number, &place, Keep::Passing, access)?;
+        self.body = table.body_anew(number, &place, access)?;
         if number + 1 < blocks(table) {
             table.prefetch_block(|| table.place(number + 1), true, &mut self.read_ahead);
         }
@@ -137,7 +138,7 @@ impl RunReader {
             let block = self.layout.expect(NO_RECORD).block(&self.body);
             let index = self.decoded - self.entries.len() + self.at;
             let extent = block.extent(index).map_err(bad)?;
-            let value = table.large_value(&extent, self.entry().value_len())?;
+            let value = table.large_value_anew(&extent, self.entry().value_len())?;
             let _ = self.large.set(value);
         }
         Ok(self.large.get().expect("set above"))
