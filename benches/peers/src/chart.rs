@@ -49,8 +49,8 @@ pub fn color(kind: Kind) -> RGBColor {
         Kind::FjallFifo => RGBColor(218, 119, 242),
         Kind::Redb => RGBColor(201, 42, 42),
         Kind::Lmdb => RGBColor(92, 124, 50),
-        Kind::RocksdbTuned => RGBColor(120, 72, 160),
-        Kind::RocksdbBlobs => RGBColor(176, 132, 204),
+        Kind::RocksdbTuned => RGBColor(30, 80, 170),
+        Kind::RocksdbBlobs => RGBColor(120, 160, 220),
         Kind::LmdbChecksums => RGBColor(150, 176, 108),
     }
 }

@@ -17,6 +17,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString};
+use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{null, null_mut};
@@ -159,14 +160,14 @@ impl Drop for Txn {
 }
 
 /// A cursor, closed before its transaction ends.
-struct Cursor<'t>(*mut ffi::MDB_cursor, &'t Txn);
+struct Cursor<'t>(*mut ffi::MDB_cursor, PhantomData<&'t Txn>);
 
 impl<'t> Cursor<'t> {
     fn new(txn: &'t Txn, items: ffi::MDB_dbi) -> Result<Cursor<'t>> {
         let mut cursor = null_mut();
         // SAFETY: the transaction lasts longer.
         unsafe { done(ffi::mdb_cursor_open(txn.0, items, &mut cursor))? };
-        Ok(Cursor(cursor, txn))
+        Ok(Cursor(cursor, PhantomData))
     }
 
     fn to(&mut self, key: ffi::MDB_val, op: ffi::MDB_cursor_op) -> Result<Option<(&[u8], &[u8])>> {

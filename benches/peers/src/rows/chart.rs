@@ -62,7 +62,7 @@ struct Scale {
     most: f64,
 }
 
-const WORTH: std::ops::RangeInclusive<f64> = 0.1..=50.0;
+const WORTH: std::ops::RangeInclusive<f64> = 0.4..=50.0;
 
 impl Scale {
     fn of(ratios: impl Iterator<Item = f64>) -> Scale {
@@ -94,7 +94,7 @@ fn draw_group(area: &Area<'_>, group: &Group<'_>) -> Result<()> {
     let bottom = (height(group) - FOOT) as i32;
     area.draw(&Text::new(group.title(), (24, 10), font(18)))?;
     draw_legend(area, &peers)?;
-    for times in [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0] {
+    for times in [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0] {
         if times < scale.least || times > scale.most {
             continue;
         }
