@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::etag::{Conditions, Etag};
 use crate::indexes::Indexes;
 use crate::json::{self, Member};
-use crate::partition_key::PartitionKey;
+use crate::partition_key::{ItemKey, PartitionKey};
 use crate::patch::Patch;
 use crate::store::{Commit, Writes};
 use crate::write::contended;
@@ -160,10 +160,10 @@ enum Step<'a> {
     Create(Prepared),
     Upsert(Prepared, &'a Conditions),
     /// With the key of the document that is replaced, which may have another id.
-    Replace(Vec<u8>, Prepared, &'a Conditions),
-    Read(Vec<u8>, &'a Conditions),
-    Delete(Vec<u8>, &'a Conditions),
-    Patch(Vec<u8>, &'a Patch, &'a Conditions),
+    Replace(ItemKey, Prepared, &'a Conditions),
+    Read(ItemKey, &'a Conditions),
+    Delete(ItemKey, &'a Conditions),
+    Patch(ItemKey, &'a Patch, &'a Conditions),
 }
 
 impl Step<'_> {
@@ -174,7 +174,7 @@ impl Step<'_> {
             Step::Replace(key, prepared, _) => (key, Some(&prepared.key)),
             Step::Read(key, _) | Step::Delete(key, _) | Step::Patch(key, ..) => (key, None),
         };
-        [first].into_iter().chain(second).map(Vec::as_slice)
+        [first].into_iter().chain(second).map(ItemKey::as_slice)
     }
 }
 
@@ -198,11 +198,11 @@ struct Play<'a> {
     key: &'a PartitionKey,
     batch: Writes,
     /// The documents of the keys that are named.
-    live: BTreeMap<Vec<u8>, Option<Live>>,
+    live: BTreeMap<ItemKey, Option<Live>>,
     /// The bodies of those that were there before.
     before: BTreeMap<Vec<u8>, Bytes>,
     /// The last write of the batch to each key: a body and its ttl, or a delete.
-    written: BTreeMap<Vec<u8>, Option<(Bytes, Ttl)>>,
+    written: BTreeMap<ItemKey, Option<(Bytes, Ttl)>>,
 }
 
 impl Container {
@@ -410,7 +410,10 @@ impl<'a> Play<'a> {
             if let Some(found) = &found {
                 before.insert(of_step.to_vec(), found.body.clone());
             }
-            live.insert(of_step.to_vec(), found.map(|document| (document, None)));
+            live.insert(
+                ItemKey::from_slice(of_step),
+                found.map(|document| (document, None)),
+            );
         }
         Ok(Play {
             container,
@@ -426,7 +429,7 @@ impl<'a> Play<'a> {
     fn add_entries(&mut self, indexes: &Indexes) {
         self.container.require_indexes(&mut self.batch, indexes);
         for (key, after) in &self.written {
-            let before = self.before.get(key).map(|body| &body[..]);
+            let before = self.before.get(&key[..]).map(|body| &body[..]);
             let after = after.as_ref().map(|(body, ttl)| (&body[..], *ttl));
             indexes.change(&mut self.batch, key, before, after);
         }
@@ -504,8 +507,8 @@ impl<'a> Play<'a> {
 
     fn delete(&mut self, key: &[u8]) {
         self.batch.delete(self.container.items(), key);
-        self.live.insert(key.to_vec(), None);
-        self.written.insert(key.to_vec(), None);
+        self.live.insert(ItemKey::from_slice(key), None);
+        self.written.insert(ItemKey::from_slice(key), None);
     }
 
     fn put(&mut self, prepared: &Prepared, status: u16) -> Played {

@@ -19,7 +19,7 @@ use crate::etag::Conditions;
 use crate::indexes::{Indexes, Upkeep};
 use crate::key_range::KeyRange;
 use crate::last_pass::LastPass;
-use crate::partition_key::{PartitionKey, mismatch};
+use crate::partition_key::{ItemKey, PartitionKey, mismatch};
 use crate::patch::Patch;
 use crate::resource_id::ResourceId;
 use crate::store::Store;
@@ -63,7 +63,7 @@ impl fmt::Debug for Container {
 /// A body that is to be written to a key.
 #[derive(Clone)]
 pub struct Prepared {
-    pub key: Vec<u8>,
+    pub key: ItemKey,
     pub id: String,
     pub body: Bytes,
     pub ttl: Ttl,
@@ -211,10 +211,10 @@ impl Container {
     }
 
     /// The key of the item that a document is.
-    pub(crate) fn key_of(&self, key: &PartitionKey, id: &str) -> Result<Vec<u8>> {
+    pub(crate) fn key_of(&self, key: &PartitionKey, id: &str) -> Result<ItemKey> {
         key.check(self.paths().len())?;
         check_id(id)?;
-        let mut item_key = Vec::with_capacity(key.encoded_len() + id.len());
+        let mut item_key = ItemKey::with_capacity(key.encoded_len() + id.len());
         key.encode_into(&mut item_key);
         item_key.extend_from_slice(id.as_bytes());
         Ok(item_key)
@@ -331,7 +331,7 @@ impl Container {
         self.touch_if(self.key_of(key, id)?, id, conditions)
     }
 
-    fn touch_if(&self, key: Vec<u8>, id: &str, conditions: &Conditions) -> Result<Document> {
+    fn touch_if(&self, key: ItemKey, id: &str, conditions: &Conditions) -> Result<Document> {
         let (before, written) = self.write(&key, |found| {
             let found = found.ok_or_else(not_found)?;
             conditions.check(Some(found.version()))?;

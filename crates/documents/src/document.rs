@@ -7,7 +7,7 @@ use ebbtide::{Bytes, Item, Version};
 use twox_hash::XxHash3_64;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::partition_key::encoded_len;
+use crate::partition_key::{ItemKey, encoded_len};
 use crate::resource_id::ResourceId;
 
 /// A document as it was written, and what the engine knows of it.
@@ -22,19 +22,22 @@ pub struct Document {
     /// When it expires, by the settings of now.
     pub expires_at: Option<SystemTime>,
     pub(crate) container: ResourceId,
-    pub(crate) key: Vec<u8>,
+    pub(crate) key: ItemKey,
     pub(crate) body: Bytes,
 }
 
 impl Document {
     /// The document that an item of a container with so many partition key paths is.
     pub(crate) fn of_item(item: Item, container: ResourceId, paths: usize) -> Result<Document> {
-        let (key, id) = (item.key().to_vec(), id_in(item.key(), paths)?.to_owned());
+        let (key, id) = (
+            ItemKey::from_slice(item.key()),
+            id_in(item.key(), paths)?.to_owned(),
+        );
         Ok(Document::of_key(item, container, key, id))
     }
 
     /// The same of an item of which key and id are known.
-    pub(crate) fn of_key(item: Item, container: ResourceId, key: Vec<u8>, id: String) -> Document {
+    pub(crate) fn of_key(item: Item, container: ResourceId, key: ItemKey, id: String) -> Document {
         Document {
             id,
             version: item.version(),

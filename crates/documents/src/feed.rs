@@ -15,6 +15,7 @@ use crate::document::{Document, id_in};
 use crate::error::Result;
 use crate::key_range::KeyRange;
 use crate::last_pass::{ChangeStart, ChangeStartAt, Rest};
+use crate::partition_key::ItemKey;
 
 /// The keys that a pass keeps, if a page is no larger: some megabytes.
 const KEPT: usize = 16_384;
@@ -208,7 +209,7 @@ impl Container {
             written_at: expiration.written_at(),
             expires_at: Some(expired_at),
             container: self.rid(),
-            key: expiration.key().to_vec(),
+            key: ItemKey::from_slice(expiration.key()),
             body: expiration.value().clone().into_bytes(),
         };
         Ok(End {

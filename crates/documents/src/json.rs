@@ -161,16 +161,20 @@ impl<'a> Scan<'a> {
         loop {
             self.space();
             let from = self.at;
-            let has_escapes = self.key()?;
-            let name = &self.text[from..self.at];
-            let name = match has_escapes {
-                true => string(name),
-                false => Some(Cow::Borrowed(&name[1..name.len() - 1])),
+            let name = match self.key()? {
+                true => string(&self.text[from..self.at]),
+                false => Some(Cow::Borrowed(&self.text[from + 1..self.at - 1])),
             };
             self.colon()?;
             self.space();
             let value_from = self.at;
-            self.value(1)?;
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    self.string()?;
+                }
+                _ => self.value(1)?,
+            }
             each(Member {
                 name: name.ok_or(Broken {
                     at: from,

@@ -13,8 +13,13 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use smallvec::SmallVec;
+
 use crate::error::{Error, Result};
 use crate::json;
+
+/// The key of a document's item: its partition key, encoded, and its id. Most are short, and then take no memory of their own.
+pub type ItemKey = SmallVec<[u8; 36]>;
 
 /// A container has up to this many paths.
 pub const MAX_PARTS: usize = 3;
@@ -135,9 +140,9 @@ impl PartitionKeyPart {
     }
 
     pub(crate) fn encoded(&self) -> Vec<u8> {
-        let mut out = vec![];
+        let mut out = ItemKey::new();
         self.encode(&mut out);
-        out
+        out.into_vec()
     }
 
     /// The first bytes that values of its type begin with.
@@ -151,7 +156,7 @@ impl PartitionKeyPart {
         }
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut ItemKey) {
         match self {
             PartitionKeyPart::Undefined => out.push(UNDEFINED),
             PartitionKeyPart::Null => out.push(NULL),
@@ -176,7 +181,7 @@ pub fn ordered(number: f64) -> [u8; 8] {
     flipped.to_be_bytes()
 }
 
-fn push_text(out: &mut Vec<u8>, text: &str) {
+fn push_text(out: &mut ItemKey, text: &str) {
     out.push(STRING);
     out.extend(text.bytes().map(|byte| byte + 1));
     out.push(0);
@@ -237,9 +242,9 @@ impl PartitionKey {
     /// Bytes that are ordered as Cosmos DB orders these types, and begin with those of each prefix.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![];
+        let mut out = ItemKey::new();
         self.encode_into(&mut out);
-        out
+        out.into_vec()
     }
 
     /// At least the length of what it is encoded as.
@@ -251,7 +256,7 @@ impl PartitionKey {
         self.parts.iter().map(len).sum()
     }
 
-    pub(crate) fn encode_into(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode_into(&self, out: &mut ItemKey) {
         self.parts.iter().for_each(|part| part.encode(out));
     }
 
