@@ -122,5 +122,6 @@ pub(super) fn changed(answer: Changed) -> Result<(), Error> {
         calls::Asked::NoRoom => Err(Error::NoRoom),
         calls::Asked::Full(full) => Err(full.into()),
         calls::Asked::TooManyCommands(container) => Err(calls::too_many(container)),
+        calls::Asked::NotSpoken { format, nodes } => Err(Error::NotSpoken { format, nodes }),
     }
 }
