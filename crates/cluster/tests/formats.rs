@@ -47,13 +47,11 @@ impl Load {
             let (key, value) = (format!("{client}-{}", turn % 7), turn.to_string());
             // The same write again, by another node, until one says that it is done.
             let mut by = turn;
-            while !self
-                .node(by)
-                .container("c")
-                .put(&key, value.clone())
-                .await
-                .is_ok()
-            {
+            let put = async |by| {
+                let c = self.node(by).container("c");
+                c.put(&key, value.clone()).await
+            };
+            while put(by).await.is_err() {
                 by += 1;
             }
             model.insert(key, value);

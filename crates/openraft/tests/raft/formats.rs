@@ -181,8 +181,14 @@ async fn an_entry_begins_a_later_format_for_those_behind_it_and_the_state_keeps_
         apply(&mut state, 9, 1, raise(6)).await.unwrap(),
         [Some(false)]
     );
+    let lower = vec![Ask::Raise(1, 6)];
+    assert_eq!(
+        apply(&mut state, 10, 2, lower).await.unwrap(),
+        [Some(false)]
+    );
+    assert_eq!(reader.format(), 2);
     let twice = vec![Ask::PutTwice("c".into())];
-    assert_eq!(apply(&mut state, 10, 2, twice).await.unwrap(), [Some(true)]);
+    assert_eq!(apply(&mut state, 11, 2, twice).await.unwrap(), [Some(true)]);
     assert_eq!(keys(&state), ["b", "c", "c-2"]);
 
     reader.close().unwrap();
