@@ -29,7 +29,7 @@ use openraft::{
 };
 
 use crate::builder::SnapshotBuilder;
-use crate::entry::{Answer, Applied, Entry, Op, SERVED_MS};
+use crate::entry::{Answer, Applied, Entry, FORMAT, Op, SERVED_MS};
 use crate::facts::{self, FACTS, Facts, SERVED, unspoken};
 use crate::failure::{Pauses, of_apply, of_snapshot, of_state, patiently};
 use crate::folder::Folder;
@@ -294,12 +294,12 @@ where
         if needed > speaks {
             return Err(unspoken("entry", needed, speaks));
         }
-        match entry.format > self.facts.format {
-            true => Err(AnyError::error(format!(
+        match (FORMAT..=self.facts.format).contains(&entry.format) {
+            true => Ok(()),
+            false => Err(AnyError::error(format!(
                 "the entry is of format {}, and the log before it of format {}",
                 entry.format, self.facts.format
             ))),
-            false => Ok(()),
         }
     }
 

@@ -205,7 +205,8 @@ impl NodeOptions {
     /// ([`NodeOptions::join`]). It runs on the runtime of the caller.
     ///
     /// # Errors
-    /// Those of files, of the engine and of the network; a folder that another process has open; and where it joins,
+    /// Those of files, of the engine and of the network; a folder that another process has open; [`Error::Storage`]: the log is of a
+    /// later format than this version speaks; and where it joins,
     /// [`Error::Members`], [`Error::NoLeader`] and [`Error::Unknown`], after which the same call goes on.
     pub async fn open(self, folder: impl AsRef<Path>) -> Result<Node, Error> {
         let folder = folder.as_ref().to_owned();

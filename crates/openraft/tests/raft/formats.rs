@@ -147,6 +147,7 @@ async fn an_entry_begins_a_later_format_for_those_behind_it_and_the_state_keeps_
         text.contains("of format 2, and the log before it of format 1"),
         "{text}"
     );
+    assert!(apply(&mut state, 2, 0, vec![]).await.is_err());
     assert!(keys(&state).is_empty() && reader.format() == 1);
 
     let beside = vec![Ask::Put("b".into()), Ask::Raise(2, 1)];
