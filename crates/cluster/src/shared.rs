@@ -25,6 +25,12 @@ pub fn container(node: &Node, name: &str) -> Option<ebbtide::Container> {
     node.container_here(name)
 }
 
+/// Whether [`Batch::put_like`](crate::Batch::put_like) is taken, for the log has come so far.
+#[must_use]
+pub fn takes_put_like(node: &Node) -> bool {
+    node.format_here() >= crate::machine::body::LIKE
+}
+
 /// What each member that answers within a second does, by its id.
 pub async fn figures(node: &Node) -> HashMap<u64, Figures> {
     node.figures().await

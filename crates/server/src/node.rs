@@ -171,7 +171,7 @@ impl Member {
     /// The documents of the node's state as of now.
     fn state(&self) -> Result<Arc<State>, Failure> {
         let kept = || self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_of_now = |(replica, _): &&OfState| replica.is_of_now();
+        let is_of_now = |(replica, _): &&OfState| replica.is_of_now() && !replica.is_outgrown();
         if let Some((_, state)) = kept().as_ref().filter(is_of_now) {
             return Ok(state.clone());
         }

@@ -30,8 +30,10 @@ use serde::{Deserialize, Serialize};
 
 /// The format with which every log begins.
 pub const FIRST: u16 = 1;
+/// The one that has `Act::PutLike`.
+pub const LIKE: u16 = 2;
 /// The newest format that this version speaks.
-pub const NEWEST: u16 = 2;
+pub const NEWEST: u16 = LIKE;
 
 /// One op.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +66,7 @@ impl Body {
         let is_like = |write: &Write| matches!(write.act, Act::PutLike(..));
         match self {
             Body::Format { to, .. } => *to,
-            _ if self.items().iter().any(is_like) => 2,
+            _ if self.items().iter().any(is_like) => LIKE,
             _ => FIRST,
         }
     }

@@ -53,6 +53,18 @@ impl Core {
         }
     }
 
+    /// Of a cluster of this node alone: its log is of the newest format from its first write on, or soon after it leads.
+    pub(super) async fn begin_format(&self) {
+        let until = Instant::now() + self.patience;
+        let is_old = || self.replica.format() < self.speaks && self.replica.members().len() == 1;
+        while is_old() && self.replica.failure().is_none() && Instant::now() < until {
+            self.raise_format().await;
+            if is_old() {
+                self.replica.change(Duration::from_millis(20)).await;
+            }
+        }
+    }
+
     /// As the leader: the answer to an op of a later format than the log's, which refuses it.
     pub(super) fn unspoken(&self, body: &Body) -> Option<Written> {
         let format = body.format();

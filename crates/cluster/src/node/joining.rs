@@ -27,6 +27,7 @@ impl Node {
         }
         if core.identity.is_first && contact.is_none() {
             core.replica.begin(&core.addr).await?;
+            core.begin_format().await;
         }
         if core.replica.is_member_at(&core.addr) {
             return Ok(());

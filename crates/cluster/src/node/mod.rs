@@ -497,6 +497,11 @@ impl Node {
         self.shared.replica.quota(name)
     }
 
+    /// The format of the log, as far as it is applied here.
+    pub(crate) fn format_here(&self) -> u16 {
+        self.shared.replica.format()
+    }
+
     /// Figures of this node's state: of its own disk and memory, and no other's.
     #[must_use]
     pub fn stats(&self) -> ebbtide::Stats {
