@@ -85,7 +85,10 @@ impl Look {
         let count = |number: Option<u64>| number.map_or_else(none, show::count);
         let rate =
             |rate: Option<f64>| rate.map_or_else(none, |rate| show::count(rate.round() as u64));
-        let span = |millis: u64| show::time(Duration::from_millis(millis));
+        let span = |millis: u64| match millis {
+            0 => "0".to_owned(),
+            _ => show::time(Duration::from_millis(millis)),
+        };
         let (figures, rates) = (member.figures.as_ref(), self.rates.get(&member.id));
         let figure = |of: fn(&MemberFigures) -> u64| figures.map(of);
         let behind = self.status.behind_ms(member);
@@ -202,6 +205,9 @@ pub fn watch(dir: PathBuf, every: Duration, terminal: &mut ratatui::DefaultTermi
 
 fn draw(look: &Look, failure: Option<&Failure>, is_paused: bool, frame: &mut ratatui::Frame<'_>) {
     let area = frame.area();
+    if area.is_empty() {
+        return;
+    }
     let (width, buffer) = (usize::from(area.width), frame.buffer_mut());
     let mut text = look.text(Some(width));
     if let Some(failure) = failure {
@@ -300,12 +306,12 @@ mod tests {
             .lines()
             .map(|line| line.split_whitespace().collect())
             .collect();
-        let all = "10.0.0.1:7421 leader 3 999 0 0 s 12 2,000 3 2.0 MiB 3.0 MiB 0 s";
+        let all = "10.0.0.1:7421 leader 3 999 0 0 12 2,000 3 2.0 MiB 3.0 MiB 0";
         assert_eq!(lines[2].join(" "), all);
         assert!(
             lines[3]
                 .join(" ")
-                .starts_with("10.0.0.2:7421 voter 3 998 1 198 s - - 3 "),
+                .starts_with("10.0.0.2:7421 voter 3 998 1 3 min - - 3 "),
             "{text}"
         );
         assert_eq!(
