@@ -173,11 +173,15 @@ pub enum Command {
         #[arg(long)]
         disk: bool,
     },
-    /// Watch what a database does
+    /// Watch what a database or a cluster does
     ///
     /// Beside the process that writes, which neither waits nor knows: rates of writes, log, flushes and merges, live bytes
     /// against disk, containers, the runs of one with what comes back next, the last edits. Not shown is what no file tells:
     /// latencies, stalls, and what a job does at this moment. Keys: q quits, arrows select a container, s sorts, p pauses.
+    ///
+    /// Of the folder of a node that runs: a row for each node of its cluster, by the word of each about itself. LAG is the number of
+    /// entries that it has yet to apply, BEHIND how far the time of what it has applied is behind the newest, WRITES and READS what its own
+    /// callers have asked, ENDS an estimate of the items that end within the next ten seconds; LIVE, DISK and OVERDUE are of its state.
     Top(Top),
     /// Write a page that shows what a database is made of
     ///
@@ -500,10 +504,10 @@ pub struct Import {
 
 #[derive(Args)]
 pub struct Top {
-    /// The folder of the database
+    /// The folder of the database, or of a node that runs
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-    /// Print one frame as text, with the rates of an interval of a second at most
+    /// Print one frame as text, with the rates of an interval of a second at most; of a cluster all columns, or JSON
     #[arg(long)]
     pub once: bool,
     /// The time from one look to the next, 100ms to 1h

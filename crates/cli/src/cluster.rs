@@ -45,8 +45,9 @@ fn ask(dir: &Path, request: &Request) -> Outcome<Answer> {
     Ok(client.ask(request, &mut |_| ())?)
 }
 
-fn asked(dir: &Path) -> Outcome<ClusterStatus> {
-    match ask(dir, &Request::ClusterStatus)? {
+/// The answer to one of the requests that tell the members.
+pub fn asked(dir: &Path, request: &Request) -> Outcome<ClusterStatus> {
+    match ask(dir, request)? {
         Answer::Cluster(status) => Ok(status),
         _ => Err(other_answer()),
     }
@@ -69,7 +70,7 @@ fn other_answer() -> Failure {
 }
 
 fn status(dir: &Path, json: bool) -> Outcome {
-    let status = asked(dir)?;
+    let status = asked(dir, &Request::ClusterStatus)?;
     let text = match json {
         true => status.json().to_string() + "\n",
         false => rows(&status),
@@ -89,16 +90,25 @@ fn rows(status: &ClusterStatus) -> String {
                 member.role().to_owned(),
                 number(member.applied),
                 number(status.lag(member)),
+                member
+                    .speaks
+                    .map_or("-".to_owned(), |format| format.to_string()),
                 member.trouble.clone().unwrap_or_else(|| "-".to_owned()),
             ]
         })
         .collect();
-    let header = ["ID", "ADDRESS", "ROLE", "APPLIED", "LAG", "TROUBLE"];
-    table::whole(&header, &rows)
+    let header = [
+        "ID", "ADDRESS", "ROLE", "APPLIED", "LAG", "SPEAKS", "TROUBLE",
+    ];
+    let format = match status.format {
+        0 => String::new(),
+        format => format!("The log is of format {format}.\n"),
+    };
+    table::whole(&header, &rows) + &format
 }
 
 fn add(dir: &Path, json: bool) -> Outcome {
-    let status = asked(dir)?;
+    let status = asked(dir, &Request::ClusterStatus)?;
     // One that answers is one that can be joined.
     let mut members = status.members.iter();
     let contact = members.find(|member| member.id == status.node);
@@ -121,7 +131,7 @@ fn add(dir: &Path, json: bool) -> Outcome {
 }
 
 fn leader(dir: &Path, json: bool) -> Outcome {
-    let status = asked(dir)?;
+    let status = asked(dir, &Request::ClusterStatus)?;
     let leader = status.members.iter().find(|member| member.leads);
     let leader = leader.ok_or_else(|| {
         Failure::NotFound(

@@ -8,6 +8,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 use serde_json::Value;
 use testkit::patience::wait_until;
@@ -59,15 +62,23 @@ impl Serving {
 
     /// The status and the body of an answer.
     fn get(&self, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.http).unwrap();
-        let head = "host: localhost\r\nconnection: close";
-        write!(stream, "GET {path} HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap();
-        (status.parse().unwrap(), body.to_owned())
+        ask(&self.http, "GET", path, "")
     }
+}
+
+/// The status and the body of an answer.
+fn ask(http: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(http).unwrap();
+    let head = format!(
+        "host: localhost\r\nconnection: close\r\ncontent-length: {}",
+        body.len()
+    );
+    write!(stream, "{method} {path} HTTP/1.1\r\n{head}\r\n\r\n{body}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap();
+    (status.parse().unwrap(), body.to_owned())
 }
 
 struct World(tempfile::TempDir);
@@ -160,9 +171,16 @@ fn three_processes_are_a_cluster_that_loses_its_leader_and_goes_on() {
             .iter()
             .all(|m| m["trouble"].is_null())
     );
+    wait_until("all say that they speak the newest format", || {
+        let status = world.status(&nodes[1]);
+        let members = status["members"].as_array().unwrap();
+        status["format"] == 2 && members.iter().all(|m| m["speaks"] == 2)
+    });
     let table = world.ok(&["cluster", "status", "2"]);
     assert!(
-        table.lines().count() == 5 && table.starts_with("ID "),
+        table.lines().count() == 6
+            && table.starts_with("ID ")
+            && table.ends_with("\nThe log is of format 2.\n"),
         "{table}"
     );
     for node in &nodes {
@@ -194,7 +212,18 @@ fn three_processes_are_a_cluster_that_loses_its_leader_and_goes_on() {
         code == 503 && why.contains("was taken out")
     });
     let table = world.ok(&["cluster", "status", &gone.dir]);
-    assert!(table.contains("was taken out"), "{table}");
+    let own = table
+        .lines()
+        .find(|line| line.contains(&gone.node))
+        .unwrap();
+    assert!(
+        own.contains(" removed ") && own.contains("was taken out"),
+        "{table}"
+    );
+    assert!(
+        table.contains(" voter ") || table.contains(" leader "),
+        "{table}"
+    );
     drop(gone);
 
     let led = world.wait_for_leader(&nodes[0], |_| true);
@@ -242,6 +271,121 @@ fn three_processes_are_a_cluster_that_loses_its_leader_and_goes_on() {
     }
     let unheard = world.fails(2, &["cluster", "status", "1"]);
     assert!(unheard.contains("ebbtide serve 1 --cluster"), "{unheard}");
+}
+
+/// Writes and reads at one node all the time, until it is dropped.
+struct Load {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Load {
+    fn at(node: &Serving) -> Load {
+        let (http, is_over) = (node.http.clone(), Arc::new(AtomicBool::new(false)));
+        assert_eq!(ask(&http, "POST", "/dbs", r#"{"id":"d"}"#).0, 201);
+        let carts = r#"{"id":"c","partitionKey":{"paths":["/id"]},"defaultTtl":8}"#;
+        assert_eq!(ask(&http, "POST", "/dbs/d/colls", carts).0, 201);
+        let ends = is_over.clone();
+        let thread = std::thread::spawn(move || {
+            for n in 0.. {
+                if ends.load(Ordering::Relaxed) {
+                    return;
+                }
+                let cart = format!(r#"{{"id":"{n}"}}"#);
+                ask(&http, "POST", "/dbs/d/colls/c/docs", &cart);
+                ask(&http, "GET", "/dbs/d/colls/c", "");
+            }
+        });
+        Load {
+            is_over,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let thread = self.thread.take();
+        let _ = thread.map(JoinHandle::join);
+    }
+}
+
+fn row<'s>(status: &'s Value, of: &Serving) -> &'s Value {
+    let members = status["members"].as_array().unwrap();
+    members.iter().find(|m| m["address"] == *of.node).unwrap()
+}
+
+#[test]
+fn top_shows_what_each_node_of_a_cluster_does() {
+    let world = World(testkit::scratch());
+    let folder = world.0.path();
+    let first = Serving::start(folder, "1", &free_address(), &[]);
+    let contact = first.node.clone();
+    let mut nodes = vec![first];
+    for dir in ["2", "3"] {
+        nodes.push(Serving::start(
+            folder,
+            dir,
+            &free_address(),
+            &["--join", &contact],
+        ));
+    }
+    let load = Load::at(&nodes[1]);
+    let top = || -> Value {
+        serde_json::from_str(&world.ok(&["top", "3", "--once", "--json", "--every", "200ms"]))
+            .unwrap()
+    };
+    wait_until("the load is seen where it is", || {
+        let status = top();
+        let rate = |of: &Serving, what: &str| row(&status, of)[what].as_f64();
+        let is_busy = ["writes_per_second", "reads_per_second", "ends_per_second"]
+            .map(|what| rate(&nodes[1], what) > Some(0.0));
+        // Nobody asks the others; what they apply is no write of theirs, and it ends there, too.
+        let is_idle = rate(&nodes[0], "writes_per_second") == Some(0.0);
+        is_busy == [true; 3] && is_idle && rate(&nodes[0], "ends_per_second") > Some(0.0)
+    });
+    let status = top();
+    assert_eq!(roles(&status), ["leader", "voter", "voter"]);
+    for node in &nodes {
+        let row = row(&status, node);
+        for figure in ["term", "applied", "live_items", "live_bytes", "disk_bytes"] {
+            assert!(row[figure].as_u64() > Some(0), "{figure}: {row}");
+        }
+        for figure in ["lag", "behind_seconds", "overdue_seconds"] {
+            assert!(row[figure].as_f64() >= Some(0.0), "{figure}: {row}");
+        }
+    }
+    let frame = world.ok(&["top", "1", "--once"]);
+    let lines: Vec<&str> = frame.lines().collect();
+    assert!(
+        lines[0].starts_with("cluster ") && lines[0].contains(&contact),
+        "{frame}"
+    );
+    let header = "ADDRESS ROLE TERM APPLIED LAG BEHIND WRITES/S READS/S ENDS/S LIVE DISK OVERDUE";
+    assert_eq!(
+        lines[1].split_whitespace().collect::<Vec<_>>().join(" "),
+        header
+    );
+    assert_eq!(lines.len(), 5, "{frame}");
+
+    drop(load);
+    let killed = nodes.pop().unwrap();
+    let address = killed.node.clone();
+    drop(killed);
+    let frame = world.ok(&["top", "1", "--once"]);
+    let lost: Vec<&str> = frame
+        .lines()
+        .filter(|line| line.contains(&address))
+        .collect();
+    assert!(lost.len() == 2 && lost[0].contains(" - "), "{frame}");
+    assert!(lost[1].starts_with(&format!("{address}: ")), "{frame}");
+
+    let why = world.fails(2, &["top", "1"]);
+    assert!(why.contains("--once"), "{why}");
+    world.fails(2, &["top", "1", "--json"]);
+    let unheard = world.fails(2, &["top", "3", "--once"]);
+    assert!(unheard.contains("ebbtide serve 3 --cluster"), "{unheard}");
 }
 
 #[test]

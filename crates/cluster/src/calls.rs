@@ -7,16 +7,17 @@
 //! | 6 read | nothing | [`Read`]: an index and a moment |
 //! | 7 closed | [`ClosedAt`] | whether the disk is short of room; formerly nothing |
 //! | 8 change | [`Change`] of members | [`Changed`] |
-//! | 9 cluster | nothing | the cluster's id, for a node that joins |
+//! | 9 cluster | nothing | the cluster's id and the log's format, for a node that joins |
 //! | 10 digest | the index of a check | [`Digested`](crate::check::Digested) |
 //! | 11 checked | [`Checked`](crate::Checked): digests of all nodes | nothing |
 //! | 12 status | nothing | [`Told`](crate::Told) |
 //! | 13 standing | nothing | the index of a committed change of members by which the asker is none; none: it is one, or may be |
+//! | 14 figures | nothing | [`Figures`](crate::node::Figures); nothing: it is closing, or of a version that has none |
 //!
 //! Invariants:
 //!
 //! 1. A kind keeps its number and its meaning in every version, for nodes of several versions talk to each other.
-//! 2. Whatever comes from another node tells its clock, and that is noted (clocks.rs).
+//! 2. Whatever comes from another node tells its clock, and which format of the log it speaks: both are noted (clocks.rs, formats.rs).
 
 use std::io;
 use std::net::SocketAddr;
@@ -32,6 +33,7 @@ use tokio::io::AsyncRead;
 
 use crate::clocks::Clocks;
 use crate::face::Error;
+use crate::formats::Formats;
 use crate::machine::body::{Body, Reply, moment};
 use crate::net::{From, Handler, Hello, Net, NetError, Peer, Tls};
 use crate::node::JoinToken;
@@ -49,6 +51,7 @@ pub const DIGEST: u8 = 10;
 pub const CHECKED: u8 = 11;
 pub const STATUS: u8 = 12;
 pub const STANDING: u8 = 13;
+pub const FIGURES: u8 = 14;
 
 /// The answer of a node that was asked as the leader.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -64,6 +67,11 @@ pub enum Asked<T> {
     Full(Full),
     /// A container of this name takes no command more to expire items; nothing was done.
     TooManyCommands(String),
+    /// It is of a format of the log that these members have not said to speak; nothing was done.
+    NotSpoken {
+        format: u16,
+        nodes: Vec<u64>,
+    },
 }
 
 /// A container at its quota.
@@ -161,6 +169,7 @@ pub fn text(error: &NetError) -> String {
 pub struct Calls {
     net: Net,
     clocks: Clocks,
+    formats: Formats,
 }
 
 impl Calls {
@@ -173,6 +182,7 @@ impl Calls {
         Ok(Calls {
             net: Net::bind(addr, hello, tls, clock.clone()).await?,
             clocks: Clocks::new(clock),
+            formats: Formats::default(),
         })
     }
 
@@ -192,9 +202,14 @@ impl Calls {
         &self.clocks
     }
 
+    pub fn formats(&self) -> &Formats {
+        &self.formats
+    }
+
     /// Something has come from another node.
     pub fn heard(&self, from: &From) {
         self.clocks.heard(from.node, from.wall_ms);
+        self.formats.heard(from.node, from.format);
     }
 
     pub async fn ask(

@@ -37,6 +37,7 @@ mod calls;
 mod check;
 mod clocks;
 mod face;
+mod formats;
 mod machine;
 mod net;
 mod node;

@@ -62,7 +62,7 @@ mod server;
 mod client;
 
 pub use client::{Client, connect};
-pub use cluster::{ClusterMember, ClusterStatus};
+pub use cluster::{ClusterMember, ClusterStatus, MemberFigures};
 pub use ends::{Bar, Ends, Sum};
 pub use owner::owner;
 pub use perform::{MOST_COUNTED, container, figures, perform, watched};

@@ -51,6 +51,7 @@ pub fn perform(
             Ok(Answer::Done)
         }
         Request::ClusterStatus
+        | Request::ClusterTop
         | Request::ClusterRemove { .. }
         | Request::ClusterToken { .. }
         | Request::ClusterLead { .. } => {

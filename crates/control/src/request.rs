@@ -51,6 +51,8 @@ pub enum Request {
     },
     /// The members of a cluster, of one of its nodes: [`Answer::Cluster`].
     ClusterStatus,
+    /// The same with the figures of all members.
+    ClusterTop,
     /// Of a node of a cluster: takes the member of this id, or at this address, out.
     ClusterRemove {
         /// A number or `name:port`.
@@ -144,8 +146,11 @@ impl Request {
 
     /// Whether it only looks.
     pub(crate) fn is_look(&self) -> bool {
-        use Request::{ClusterStatus, Preview, State};
-        matches!(self, Preview { .. } | State { .. } | ClusterStatus)
+        use Request::{ClusterStatus, ClusterTop, Preview, State};
+        matches!(
+            self,
+            Preview { .. } | State { .. } | ClusterStatus | ClusterTop
+        )
     }
 
     /// The line by which it is sent.
@@ -200,6 +205,7 @@ impl fmt::Display for Request {
             Request::Compact => f.write_str("compact"),
             Request::Checkpoint { to } => write!(f, "checkpoint {}", to.display()),
             Request::ClusterStatus => f.write_str("cluster status"),
+            Request::ClusterTop => f.write_str("top"),
             Request::ClusterRemove { member } => write!(f, "cluster remove {member}"),
             Request::ClusterToken { .. } => f.write_str("cluster token"),
             Request::ClusterLead { member } => write!(f, "cluster leader {member}"),

@@ -18,10 +18,11 @@ pub struct IndexCatalog<'d> {
 }
 
 impl IndexCatalog<'_> {
-    /// Whether there are indexes: the quota of the whole database may end an entry before its document.
+    /// Whether there are indexes: the quota of the whole database may end an entry before its document, and not every replica can
+    /// have an entry end with it.
     fn are_kept(&self) -> bool {
         let expires = |quota: Quota| quota.when_full == WhenFull::ExpireSoonest;
-        !self.store.engine().quota().is_some_and(expires)
+        self.store.takes_put_like() && !self.store.engine().quota().is_some_and(expires)
     }
 
     /// Lets all indexes go where none are kept.

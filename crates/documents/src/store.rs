@@ -65,6 +65,12 @@ pub trait Replica: Send + Sync + 'static {
         most: usize,
     ) -> Result<(Vec<Expiration>, ExpiryCursor)>;
 
+    /// Whether it takes [`Write::PutLike`], by which indexes are kept. Where it does not yet, containers have no index, and queries
+    /// scan; a handle that is made when it does has the indexes built that the policy names. By default it does.
+    fn takes_put_like(&self) -> bool {
+        true
+    }
+
     /// The moment by which the last snapshot that this thread was given judges.
     fn now(&self) -> SystemTime;
 
@@ -178,6 +184,13 @@ impl Store {
 
     pub fn is_replica(&self) -> bool {
         self.replica.is_some()
+    }
+
+    /// Whether indexes can be kept.
+    pub fn takes_put_like(&self) -> bool {
+        self.replica
+            .as_ref()
+            .is_none_or(|replica| replica.takes_put_like())
     }
 
     /// The moment by which what is read is judged.

@@ -10,7 +10,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The format of the entries that this version of the crate proposes, and the only one that it applies.
+/// The format with which every log begins. A later one begins with an entry that says so
+/// ([`Commands::raise_format`](crate::Commands::raise_format)).
 pub const FORMAT: u32 = 1;
 
 /// An op whose client made it longer ago than this, by the time of the log, is refused: its answer may be kept no more, and it
@@ -26,7 +27,7 @@ pub(crate) const SERVED_MS: u64 = 2 * OLDEST_OP_MS;
 /// The program's `RaftTypeConfig::D`: all that one entry of the log carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry<T> {
-    /// [`FORMAT`].
+    /// The format of the log where it was proposed, by which its ops are applied: [`FORMAT`], or one that an entry before it began.
     pub format: u32,
     /// The moment that the leader drew for it ([`LogTime`](crate::LogTime)), in milliseconds since 1970. Time is never earlier
     /// after it.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! container "ebbtide-openraft"
-//!     "facts"         postcard(format, Option<LogId>, time ms, until ms)
+//!     "facts"         postcard(format, Option<LogId>, time ms, until ms)          the format is the log's
 //!     "membership"    postcard(StoredMembership)          when it changes
 //!     "quota/" name   postcard(Quota)                     of a container that has one
 //! container "ebbtide-openraft.served"
@@ -36,7 +36,8 @@ const QUOTA_PREFIX: &str = "quota/";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Facts<N: NodeId> {
-    format: u32,
+    /// The newest format of the entries that may follow.
+    pub format: u32,
     /// The last entry that was applied.
     pub applied: Option<LogId<N>>,
     /// In milliseconds since 1970.
@@ -70,6 +71,14 @@ impl<N: NodeId> Facts<N> {
             applied: Some(log_id.clone()),
             time_ms: next.time_ms,
             until_ms: next.until_ms,
+        }
+    }
+
+    /// An error, if the state is of a format that the machine does not speak.
+    pub fn check(&self, speaks: u32) -> Result<(), AnyError> {
+        match self.format > speaks {
+            true => Err(unspoken("state", self.format, speaks)),
+            false => Ok(()),
         }
     }
 
@@ -127,13 +136,14 @@ pub fn read<N: NodeId, D: Node>(
     let facts = snapshot.container(FACTS).map_err(|e| AnyError::new(&e))?;
     let value = |key| facts.get(key).map_err(|e| AnyError::new(&e));
     let known: Facts<N> = decode(value(FACTS_KEY)?)?;
-    if known.format != FORMAT {
-        return Err(AnyError::error(format!(
-            "the state is of format {}, and this version of ebbtide-openraft knows format {FORMAT}",
-            known.format
-        )));
-    }
     Ok((known, decode(value(MEMBERSHIP_KEY)?)?))
+}
+
+/// The error of a node that is too old for something.
+pub fn unspoken(what: &str, format: u32, speaks: u32) -> AnyError {
+    AnyError::error(format!(
+        "the {what} is of format {format}, and this version speaks formats up to {speaks}: start a newer one"
+    ))
 }
 
 fn decode<T: DeserializeOwned + Default>(value: Option<ebbtide::Value>) -> Result<T, AnyError> {

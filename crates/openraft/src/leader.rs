@@ -77,10 +77,11 @@ impl<M: Machine> Leader<M> {
             >,
     {
         let time = LogTime::new();
-        tokio::spawn(follow(raft.clone(), reader, time.clone()));
+        tokio::spawn(follow(raft.clone(), reader.clone(), time.clone()));
         let writing = raft.clone();
-        let gather = Gather::new(time.clone(), clock.clone(), move |entry| {
+        let gather = Gather::new(time.clone(), clock.clone(), move |mut entry| {
             let raft = writing.clone();
+            entry.format = reader.format();
             async move {
                 let written = outcome(&raft, raft.client_write(entry)).await;
                 let written = written.map_err(cause)?;

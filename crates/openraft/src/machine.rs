@@ -13,6 +13,7 @@
 //! 3. Conditions are decided here alone: the batch has plain writes.
 
 mod commands;
+mod place;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, RangeBounds};
@@ -33,6 +34,7 @@ use crate::reader::View;
 use crate::shared::Open;
 
 pub use commands::Commands;
+pub(crate) use place::Place;
 
 /// The program's state machine. What it has decided stands in the state alone: it has no memory of its own (`&self`), and must
 /// not look at a clock, at chance, at files or at settings of its node.
@@ -77,6 +79,17 @@ pub trait Machine: Send + Sync + 'static {
     /// The containers that ops read and write, with their options; those that are missing are made when the state is opened. Names
     /// that begin with `ebbtide-openraft` are the crate's. A quota that expires items is refused, as everywhere in given time.
     fn containers(&self) -> Vec<(&'static str, ContainerOptions)>;
+
+    /// The newest format of the log that this version of the program speaks. What is of a later one stops the node.
+    fn format(&self) -> u32 {
+        crate::FORMAT
+    }
+
+    /// The format that an op needs. The program proposes it only where it leads and [`Reader::format`](crate::Reader::format) is no
+    /// less, and [`Commands::raise_format`] only when all members, learners too, have said that they speak it.
+    fn format_of(&self, _: &Self::Op) -> u32 {
+        crate::FORMAT
+    }
 
     /// Does one op: reads, decides, writes. The same state and the same op must give the same answer and the same writes, on
     /// every machine and in every later version of the program.
@@ -167,13 +180,11 @@ enum Write {
 pub struct Step<'a> {
     open: &'a Arc<Open>,
     containers: &'a Containers,
-    time_ms: u64,
-    index: u64,
-    is_alone: bool,
+    place: Place,
     /// The crate itself writes, in containers that no machine writes.
     is_crate: bool,
-    /// The version of the last write before this entry.
-    before: Version,
+    /// The format that the log has after it.
+    format: u32,
     own: HashMap<Arc<str>, Own>,
     writes: Vec<Write>,
     undo: Vec<(Arc<str>, Vec<u8>, Replaced)>,
@@ -181,22 +192,13 @@ pub struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    pub(crate) fn new(
-        open: &'a Arc<Open>,
-        containers: &'a Containers,
-        time_ms: u64,
-        index: u64,
-        is_alone: bool,
-        before: Version,
-    ) -> Step<'a> {
+    pub(crate) fn new(open: &'a Arc<Open>, containers: &'a Containers, place: Place) -> Step<'a> {
         Step {
             open,
             containers,
-            time_ms,
-            index,
-            is_alone,
+            place,
             is_crate: false,
-            before,
+            format: place.format,
             own: HashMap::new(),
             writes: vec![],
             undo: vec![],
@@ -207,13 +209,13 @@ impl<'a> Step<'a> {
     /// The time of the entry, by which all is judged.
     #[must_use]
     pub fn time(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_millis(self.time_ms)
+        UNIX_EPOCH + Duration::from_millis(self.place.time_ms)
     }
 
     /// The index of the entry in the log.
     #[must_use]
     pub fn index(&self) -> u64 {
-        self.index
+        self.place.index
     }
 
     /// Whether there is a container of this name: one that the machine has named, or an earlier entry has made.
@@ -234,14 +236,14 @@ impl<'a> Step<'a> {
     /// The state before this entry, judged at its time: for reads that outlive the entry, and decide nothing in the log. It is the
     /// same on all replicas, but for what it costs; a later change of settings may end it.
     pub fn view(&self) -> View {
-        View::of(self.open, self.time_ms)
+        View::of(self.open, self.place.time_ms)
     }
 
     /// The version of the last write of this entry so far, the same on all replicas; before its first, that of the last write
     /// before it. Right after [`Step::put`] it is the version that the item has.
     #[must_use]
     pub fn version(&self) -> Version {
-        Version::from_u64(self.before.as_u64() + self.writes.len() as u64)
+        Version::from_u64(self.place.before.as_u64() + self.writes.len() as u64)
     }
 
     /// The default ttl, by which items without one of their own end.
@@ -499,7 +501,7 @@ impl<'a> Step<'a> {
     /// Commands to whole containers. `None` where the op is not alone in its entry
     /// ([`Gather::write_alone`](crate::Gather::write_alone)); refuse it then. Reads go on showing the state before them.
     pub fn commands(&mut self) -> Option<Commands<'_, 'a>> {
-        self.is_alone.then_some(Commands(self))
+        self.place.is_alone.then_some(Commands(self))
     }
 
     /// Runs an op: if it is refused, nothing of it is left.
@@ -536,6 +538,7 @@ impl<'a> Step<'a> {
 
     fn take_back(&mut self, mark: usize) {
         self.writes.truncate(mark);
+        self.format = self.place.format;
         while let Some((name, key, before)) = self.undo.pop() {
             let own = self.own.entry(name).or_default();
             match before {
@@ -553,6 +556,11 @@ impl<'a> Step<'a> {
             _ => false,
         };
         self.writes.iter().any(is_one)
+    }
+
+    /// The format that the log has after this entry.
+    pub(crate) fn format(&self) -> u32 {
+        self.format
     }
 
     /// All that was written, as one batch.

@@ -21,6 +21,8 @@ pub struct Moment<C: RaftTypeConfig> {
     pub time_ms: u64,
     /// The next leader's time begins no earlier; in milliseconds since 1970.
     pub until_ms: u64,
+    /// The format of the log.
+    pub format: u32,
 }
 
 impl<C: RaftTypeConfig> Moment<C> {
@@ -29,6 +31,7 @@ impl<C: RaftTypeConfig> Moment<C> {
             applied: facts.applied.clone(),
             time_ms: facts.time_ms,
             until_ms: facts.until_ms,
+            format: facts.format,
         }
     }
 }
@@ -48,6 +51,7 @@ impl<C: RaftTypeConfig> Debug for Moment<C> {
             .field("applied", &self.applied)
             .field("time_ms", &self.time_ms)
             .field("until_ms", &self.until_ms)
+            .field("format", &self.format)
             .finish()
     }
 }
@@ -90,6 +94,11 @@ impl<C: RaftTypeConfig> Reader<C> {
     /// How far the state has got.
     pub fn moment(&self) -> Moment<C> {
         self.shared.moment.borrow().clone()
+    }
+
+    /// The format of the log, as far as it is applied.
+    pub fn format(&self) -> u32 {
+        self.shared.moment.borrow().format
     }
 
     /// An index that no answer of this reader which is there already has seen beyond. It may be the next after that of

@@ -12,7 +12,9 @@
 //! 1. Apply answers by a function of (state, entry). For want of room, memory, descriptors or flushing it waits and tries again;
 //!    all else that fails stops the node.
 //! 2. Only apply, and the installation of a snapshot, write. So the versions of items agree on all replicas.
-//! 3. Purges go no further than the last entry's time and the node's own settled wall clock (`purges`, I4).
+//! 3. An entry is of no later format than an entry before it has begun, and nothing of a format that the machine does not speak is
+//!    applied: the node stops (I10).
+//! 4. Purges go no further than the last entry's time and the node's own settled wall clock (`purges`, I4).
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -22,16 +24,16 @@ use std::time::{Duration, UNIX_EPOCH};
 use ebbtide::{Batch, Clock, Database, Error, Options, Stall, SystemClock, Version};
 use openraft::storage::RaftStateMachine;
 use openraft::{
-    AnyError, EntryPayload, ErrorVerb, LogId, OptionalSend, RaftTypeConfig, Snapshot, SnapshotMeta,
-    StorageError, StoredMembership,
+    AnyError, EntryPayload, ErrorVerb, LogId, NodeId, OptionalSend, RaftTypeConfig, Snapshot,
+    SnapshotMeta, StorageError, StoredMembership,
 };
 
 use crate::builder::SnapshotBuilder;
 use crate::entry::{Answer, Applied, Entry, FORMAT, Op, SERVED_MS};
-use crate::facts::{self, FACTS, Facts, SERVED};
+use crate::facts::{self, FACTS, Facts, SERVED, unspoken};
 use crate::failure::{Pauses, of_apply, of_snapshot, of_state, patiently};
 use crate::folder::Folder;
-use crate::machine::{Machine, Step};
+use crate::machine::{Machine, Place, Step};
 use crate::purges::Purges;
 use crate::reader::{Moment, Reader};
 use crate::shared::{Durable, Open, Shared, Synced};
@@ -147,6 +149,7 @@ impl<C: RaftTypeConfig, M: Machine> StateStore<C, M> {
     ) -> Result<Self, AnyError> {
         let open = Open::new(db, machine.containers()).map_err(|e| AnyError::new(&e))?;
         let (known, membership) = facts::read::<C::NodeId, C::Node>(&open.db)?;
+        known.check(machine.format())?;
         open.db.sync().map_err(|e| AnyError::new(&e))?;
         let version = last_version(&open.db).map_err(|e| AnyError::new(&e))?;
         let shared = Shared::new(folder, open, &known);
@@ -182,10 +185,13 @@ struct Tried<A> {
     batch: Batch,
     answers: Vec<Answer<A>>,
     changes_containers: bool,
+    /// The log's after it.
+    format: u32,
 }
 
 /// An entry that is written.
-struct Done<A> {
+struct Done<A, N: NodeId> {
+    facts: Facts<N>,
     answers: Vec<Answer<A>>,
     version: Version,
     changes_containers: bool,
@@ -208,12 +214,21 @@ where
                 batch: Batch::new(),
                 answers: vec![],
                 changes_containers: false,
+                format: next.format,
             });
         };
-        let (index, is_alone) = (entry.log_id.index, ops.len() == 1);
+        let index = entry.log_id.index;
+        let members_at = self.membership.log_id().as_ref();
+        let place = Place {
+            time_ms: next.time_ms,
+            index,
+            is_alone: ops.len() == 1,
+            before: self.version,
+            format: next.format,
+            members_at: members_at.map_or(0, |log_id| log_id.index),
+        };
         let containers = open.containers();
-        let (time_ms, before) = (next.time_ms, self.version);
-        let mut step = Step::new(open, &containers, time_ms, index, is_alone, before);
+        let mut step = Step::new(open, &containers, place);
         let mut answers = Vec::with_capacity(ops.len());
         for op in ops {
             answers.push(self.answer(op, next.time_ms, index, &mut step)?);
@@ -221,6 +236,7 @@ where
         Ok(Tried {
             answers,
             changes_containers: step.changes_containers(),
+            format: step.format(),
             batch: step.into_batch(),
         })
     }
@@ -264,12 +280,26 @@ where
             return Err(AnyError::error("it is applied already"));
         }
         match &entry.payload {
-            EntryPayload::Normal(entry) if entry.format != FORMAT => Err(AnyError::error(format!(
-                "it is of format {}, and this version of ebbtide-openraft knows format {FORMAT}",
-                entry.format
-            ))),
-            EntryPayload::Normal(entry) => Ok(Some((entry.stamp_ms, entry.until_ms))),
+            EntryPayload::Normal(entry) => {
+                self.check_format(entry)?;
+                Ok(Some((entry.stamp_ms, entry.until_ms)))
+            }
             EntryPayload::Blank | EntryPayload::Membership(_) => Ok(None),
+        }
+    }
+
+    fn check_format(&self, entry: &Entry<M::Op>) -> Result<(), AnyError> {
+        let of_ops = entry.ops.iter().map(|op| self.machine.format_of(&op.body));
+        let (needed, speaks) = (of_ops.fold(entry.format, u32::max), self.machine.format());
+        if needed > speaks {
+            return Err(unspoken("entry", needed, speaks));
+        }
+        match (FORMAT..=self.facts.format).contains(&entry.format) {
+            true => Ok(()),
+            false => Err(AnyError::error(format!(
+                "the entry is of format {}, and the log before it of format {}",
+                entry.format, self.facts.format
+            ))),
         }
     }
 
@@ -280,9 +310,13 @@ where
         membership: Option<&StoredMembership<C::NodeId, C::Node>>,
         entry: &C::Entry,
         open: &Arc<Open>,
-    ) -> Result<Done<M::Answer>, Error> {
+    ) -> Result<Done<M::Answer, C::NodeId>, Error> {
         let facts = &open.containers()[FACTS];
         let mut tried = self.attempt(next, entry, open)?;
+        let next = Facts {
+            format: tried.format,
+            ..next.clone()
+        };
         let batch = &mut tried.batch;
         let added = next.write(facts, batch);
         added.map_err(|_| undecodable())?;
@@ -292,6 +326,7 @@ where
         }
         let version = open.db.commit(&*batch)?.version();
         Ok(Done {
+            facts: next,
             answers: tried.answers,
             version,
             changes_containers: tried.changes_containers,
@@ -333,7 +368,7 @@ where
             let found = patiently::<C, _>(|| open.find_containers()).await;
             found.map_err(|e| fatal(AnyError::new(&e)))?;
         }
-        (self.facts, self.version) = (next, done.version);
+        (self.facts, self.version) = (done.facts, done.version);
         if let Some(new) = membership {
             self.membership = new;
         }
@@ -479,6 +514,7 @@ impl<C: RaftTypeConfig, M: Machine> StateStore<C, M> {
     ) -> Result<Known<C>, AnyError> {
         let (shared, options) = (self.shared.clone(), self.options.database());
         let (named, promised) = (self.machine.containers(), meta.last_log_id.clone());
+        let speaks = self.machine.format();
         let taken = move || -> Result<Known<C>, AnyError> {
             let folder = shared.folder.as_ref();
             let folder =
@@ -490,6 +526,7 @@ impl<C: RaftTypeConfig, M: Machine> StateStore<C, M> {
             let db = options.open(&state).map_err(|e| AnyError::new(&e))?;
             let open = Open::new(db, named).map_err(|e| AnyError::new(&e))?;
             let (known, membership) = facts::read::<C::NodeId, C::Node>(&open.db)?;
+            known.check(speaks)?;
             if known.applied != promised {
                 let text = format!(
                     "the snapshot is of {:?}, and was announced as of {promised:?}",

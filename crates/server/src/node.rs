@@ -6,15 +6,17 @@
 //! control.sock ──> Asked ──> Node    never keep it from answering
 //! ```
 
+use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ebbtide::ControlEvent;
+use ebbtide_cluster::shared::Figures;
 use ebbtide_cluster::{Error, Node, NodeOptions, Status, Tls, shared};
 use ebbtide_control::{
-    Answer as Answered, ClusterMember, ClusterStatus, Control, Failed, Options, Progress,
-    Request as Asks, Secret, Serves,
+    Answer as Answered, ClusterMember, ClusterStatus, Control, Failed, MemberFigures, Options,
+    Progress, Request as Asks, Secret, Serves,
 };
 use ebbtide_documents::Documents;
 use metrics::{describe_gauge, gauge};
@@ -169,7 +171,7 @@ impl Member {
     /// The documents of the node's state as of now.
     fn state(&self) -> Result<Arc<State>, Failure> {
         let kept = || self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_of_now = |(replica, _): &&OfState| replica.is_of_now();
+        let is_of_now = |(replica, _): &&OfState| replica.is_of_now() && !replica.is_outgrown();
         if let Some((_, state)) = kept().as_ref().filter(is_of_now) {
             return Ok(state.clone());
         }
@@ -226,7 +228,7 @@ impl Service for Member {
                 Ok(())
             }),
             Resource::Cluster if request.method == hyper::Method::GET => {
-                let status = self.runtime.block_on(status(&self.node));
+                let status = self.runtime.block_on(status(&self.node, false));
                 Ok(Reply::json(200, status.json().to_string()).with("cache-control", "no-store"))
             }
             Resource::Cluster => Err(catalog::not_allowed()),
@@ -286,6 +288,11 @@ fn publish(node: &Node) {
             Some(status.term as f64),
         ),
         (
+            "log_format",
+            "the format of the log",
+            Some(status.format.into()),
+        ),
+        (
             "applied_index",
             "the last entry of the log that is applied",
             Some(status.applied.index as f64),
@@ -338,29 +345,54 @@ fn publish(node: &Node) {
     }
 }
 
-async fn status(node: &Node) -> ClusterStatus {
+async fn status(node: &Node, with_figures: bool) -> ClusterStatus {
     let own = node.status();
+    let mut figures = match with_figures {
+        true => shared::figures(node).await,
+        false => HashMap::new(),
+    };
     let members = node.survey().await.into_iter().map(|found| {
+        let id = found.member.id;
+        let figures = figures.remove(&id).map(told);
         let (applied, trouble, disk_free) = match found.told {
             Ok(told) => (Some(told.applied.index), told.trouble, told.disk_free),
             Err(why) => (None, Some(why), None),
         };
         ClusterMember {
-            id: found.member.id,
+            id,
             addr: found.member.addr,
             votes: found.member.votes,
             leads: found.member.leads,
             applied,
             trouble,
             disk_free,
+            speaks: found.speaks,
+            is_removed: own.is_removed && id == own.id,
+            figures,
         }
     });
     ClusterStatus {
         cluster: format!("{:032x}", own.cluster),
         node: own.id,
         term: own.term,
+        format: own.format,
         joins_by_token: node.joins_by_token(),
         members: members.collect(),
+    }
+}
+
+fn told(figures: Figures) -> MemberFigures {
+    MemberFigures {
+        term: figures.term,
+        uptime_ms: figures.uptime_ms,
+        writes: figures.writes,
+        reads: figures.reads,
+        time_ms: figures.time_ms,
+        ends: figures.ends,
+        disk_bytes: figures.disk_bytes,
+        live_items: figures.live_items,
+        live_bytes: figures.live_bytes,
+        overdue_ms: figures.overdue_ms,
     }
 }
 
@@ -396,8 +428,9 @@ impl Serves for Asked {
         _: &mut dyn FnMut(&Progress) -> bool,
     ) -> Result<Answered, Failed> {
         match request {
-            Asks::ClusterStatus => {
-                let status = self.runtime.block_on(status(&self.node));
+            Asks::ClusterStatus | Asks::ClusterTop => {
+                let with_figures = matches!(request, Asks::ClusterTop);
+                let status = self.runtime.block_on(status(&self.node, with_figures));
                 Ok(Answered::Cluster(status))
             }
             Asks::ClusterRemove { member } => {
@@ -417,7 +450,7 @@ impl Serves for Asked {
                     .map_err(refused)
             }
             _ => Err(Failed::Refused(
-                "this is a node of a cluster, which takes `ebbtide cluster` alone".to_owned(),
+                "this is a node of a cluster, which takes `ebbtide cluster` and `ebbtide top` alone".to_owned(),
             )),
         }
     }

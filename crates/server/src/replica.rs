@@ -124,12 +124,15 @@ pub(crate) struct OfNode {
     node: Node,
     runtime: Handle,
     engine: Database,
+    /// The node took [`Write::PutLike`] when this was made.
+    took_put_like: bool,
 }
 
 impl OfNode {
     pub fn new(node: Node, runtime: Handle) -> OfNode {
         OfNode {
             engine: shared::database(&node),
+            took_put_like: shared::takes_put_like(&node),
             node,
             runtime,
         }
@@ -138,6 +141,11 @@ impl OfNode {
     /// Whether the node has this state still. Another one takes its place when a snapshot comes.
     pub fn is_of_now(&self) -> bool {
         shared::database(&self.node).path() == self.engine.path()
+    }
+
+    /// Whether handles that were made over it are without indexes that may be kept by now.
+    pub fn is_outgrown(&self) -> bool {
+        !self.took_put_like && shared::takes_put_like(&self.node)
     }
 
     fn take(&self) -> Result<Arc<Snapshot>> {
@@ -288,6 +296,10 @@ impl Replica for OfNode {
         let given = self.runtime.block_on(ends.next(most)).map_err(failed)?;
         under(|under| (under.since, under.has_seen) = (under.since.max(given.token), true));
         Ok((given.value, ends.cursor()))
+    }
+
+    fn takes_put_like(&self) -> bool {
+        shared::takes_put_like(&self.node)
     }
 
     fn now(&self) -> SystemTime {

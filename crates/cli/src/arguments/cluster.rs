@@ -11,7 +11,8 @@ pub enum ClusterAction {
     /// Print the members: what each is, how far it is behind, what troubles it
     ///
     /// Each member reports on itself. For one that does not answer within a second the reason is shown. LAG is the number of
-    /// entries of the log that a member has yet to apply.
+    /// entries of the log that a member has yet to apply, SPEAKS the newest format of the log that its version speaks: the log comes
+    /// to a later format by itself when all members speak it.
     #[command(after_help = "Example:\n  ebbtide cluster status data/1")]
     Status {
         /// The folder of a node that runs

@@ -4,12 +4,14 @@
 //! reading.rs   one look at the database; rates are what lies between two
 //! history.rs   the last minutes, as bars
 //! view.rs      which container, in what order; a frame of it, in text
+//! cluster.rs   of the folder of a node: a row for each node of its cluster
 //! ```
 //!
 //! It follows the process that writes, which neither waits nor knows: it reads the files, and holds no lock of that
 //! process. So it shows the figures of the files: writes by their numbers, the log by its length, jobs by their edits.
 //! It does not show figures that only the writer knows: latencies, stalls, the step of a job at this moment.
 
+mod cluster;
 mod history;
 mod reading;
 mod view;
@@ -30,10 +32,18 @@ use view::View;
 const ROWS: u16 = 40;
 
 pub fn top(top: &Top, json: bool) -> Outcome {
+    let is_node = cluster::is_node(&top.dir);
+    if is_node && top.once {
+        return cluster::once(top, json);
+    }
     if json {
         return Err(Failure::Refused(
-            "top prints no JSON: `ebbtide stats --json` does".to_owned(),
+            "top prints no JSON: `ebbtide stats --json` does, and of a cluster --once".to_owned(),
         ));
+    }
+    if is_node {
+        let every = top.every;
+        return on_terminal(|terminal| cluster::watch(top.dir.clone(), every, terminal));
     }
     let db = Options::new().follow(&top.dir)?;
     let title = top.dir.display().to_string();
@@ -47,15 +57,29 @@ pub fn top(top: &Top, json: bool) -> Outcome {
         let frame = View::new(title).text(&reading, columns, ROWS);
         return Ok(stdout().lock().write_all(frame.as_bytes())?);
     }
+    on_terminal(|terminal| run(&db, View::new(title), every, terminal))
+}
+
+fn on_terminal(run: impl FnOnce(&mut ratatui::DefaultTerminal) -> Outcome) -> Outcome {
     if !stdout().is_terminal() {
         return Err(Failure::Refused(
             "standard output is no terminal: --once prints one frame as text".to_owned(),
         ));
     }
     let mut terminal = ratatui::try_init()?;
-    let done = run(&db, View::new(title), every, &mut terminal);
+    let done = run(&mut terminal);
     ratatui::restore();
     done
+}
+
+fn is_quit(key: KeyEvent) -> bool {
+    let is_interrupt =
+        key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
+}
+
+fn is_pause(key: KeyEvent) -> bool {
+    key.code == KeyCode::Char('p')
 }
 
 fn run(
@@ -89,12 +113,11 @@ fn run(
 /// False: it is over.
 fn act(view: &mut View, reading: &TopSample, key: KeyEvent) -> bool {
     match key.code {
-        KeyCode::Char('q') | KeyCode::Esc => return false,
-        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
+        _ if is_quit(key) => return false,
+        _ if is_pause(key) => view.is_paused = !view.is_paused,
         KeyCode::Up => view.step(reading, -1),
         KeyCode::Down => view.step(reading, 1),
         KeyCode::Char('s') => view.sort = view.sort.next(),
-        KeyCode::Char('p') => view.is_paused = !view.is_paused,
         _ => {}
     }
     true

@@ -160,6 +160,8 @@ pub struct Surveyed {
     pub member: Member,
     /// Its own word; or the reason why there is none: it did not answer in time, or is of a version that cannot say.
     pub told: Result<Told, String>,
+    /// The newest format of the log that it speaks; `None`: the node that asked has not heard it say so since that was opened.
+    pub speaks: Option<u16>,
 }
 
 /// The word of a node about itself, to others.
@@ -211,9 +213,15 @@ pub struct Status {
     pub applied: Token,
     /// The index of the last entry that its log has no more; the state holds what it did.
     pub purged: u64,
+    /// The format of the log, as far as this node has applied it: the leader raises it when all members speak a later one.
+    pub format: u16,
+    /// The newest format of the log that this node speaks.
+    pub speaks: u16,
     /// It is a member that votes, some node leads, it has applied all that the leader had 5 s ago, and nothing holds up what it
     /// applies.
     pub is_ready: bool,
+    /// It has learned that it was taken out ([`Node::remove`](crate::Node::remove)).
+    pub is_removed: bool,
     /// The reason why it waits, takes no writes for want of room, or has stopped, if it does.
     pub trouble: Option<String>,
     /// By how much the median of the members' clocks is ahead of its own, in milliseconds, where three or more are heard. Beyond

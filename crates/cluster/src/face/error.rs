@@ -23,6 +23,14 @@ pub enum Error {
     /// The disks of half of the nodes or more, or of the only one, are short of room, and nothing was changed. Writes go on by
     /// themselves when there is room again: reads, deletions of files by ends, and reclaiming do all the time.
     NoRoom,
+    /// It needs a format of the log that these members have not said to speak: versions are mixed, and nothing was changed. It can be
+    /// done once all members are of a version that speaks it, and those that are gone have been removed.
+    NotSpoken {
+        /// The format.
+        format: u16,
+        /// The ids of members. None: all speak it, and the log had not come to it within the time that a call waits.
+        nodes: Vec<u64>,
+    },
     /// No answer came within the time that a call waits. What was to be written may be written, or may yet be.
     Unknown(String),
     /// This node is behind, and has not caught up within the time that a call waits. Nothing was read.
@@ -73,6 +81,7 @@ impl Error {
         match self {
             Error::NoLeader
             | Error::NoRoom
+            | Error::NotSpoken { .. }
             | Error::Unknown(_)
             | Error::Behind
             | Error::Conflict { .. } => true,
@@ -98,6 +107,14 @@ impl fmt::Display for Error {
             Error::NoRoom => {
                 f.write_str("no writes are taken: the disks of too many nodes are short of room")
             }
+            Error::NotSpoken { format, nodes } if nodes.is_empty() => write!(
+                f,
+                "it needs format {format} of the log, which all nodes speak, and which has not begun yet"
+            ),
+            Error::NotSpoken { format, nodes } => write!(
+                f,
+                "it needs format {format} of the log, which not all nodes are known to speak: upgrade or remove {nodes:?}"
+            ),
             Error::Unknown(why) => write!(
                 f,
                 "there is no answer, and the write may have been done: {why}"

@@ -7,11 +7,18 @@
 //! Command      container, what                            alone in an entry: ranges, default ttls, containers
 //! Check                                                   alone in an entry: each replica digests its state, and writes nothing
 //! BatchWithCommands                                       alone in an entry: the parts of Batch and of several Commands, all or nothing
+//! Format       format, members                            alone in an entry: the log is of a later format from here on
 //! ```
+//!
+//! | format | adds |
+//! | --- | --- |
+//! | 1 | all but what follows |
+//! | 2 | `Act::PutLike` |
 //!
 //! Invariants:
 //!
-//! 1. What is here is the log's format: variants and fields are added at the end, and none goes or changes its place.
+//! 1. What is here is the log's format: variants and fields are added at the end, by a new format ([`Body::format`]), and none goes or
+//!    changes its place. What an op does in apply never changes: another effect is another op.
 //! 2. Nothing here is of a node: no clock, no setting.
 
 use std::ops::Bound;
@@ -20,6 +27,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use ebbtide::{DefaultTtl, Quota, Ttl, WhenFull};
 use serde::{Deserialize, Serialize};
+
+/// The format with which every log begins.
+pub const FIRST: u16 = 1;
+/// The one that has `Act::PutLike`.
+pub const LIKE: u16 = 2;
+/// The newest format that this version speaks.
+pub const NEWEST: u16 = LIKE;
 
 /// One op.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,14 +53,32 @@ pub enum Body {
         writes: Vec<Write>,
         commands: Vec<(String, Command)>,
     },
+    /// Without effect where members have changed since the entry of this index.
+    Format {
+        to: u16,
+        members_at: u64,
+    },
 }
 
 impl Body {
+    /// The format that a node has to speak to apply it.
+    pub fn format(&self) -> u16 {
+        let is_like = |write: &Write| matches!(write.act, Act::PutLike(..));
+        match self {
+            Body::Format { to, .. } => *to,
+            _ if self.items().iter().any(is_like) => LIKE,
+            _ => FIRST,
+        }
+    }
+
     /// Whether it is to be alone in its entry.
     pub fn is_alone(&self) -> bool {
         matches!(
             self,
-            Body::Command { .. } | Body::Check | Body::BatchWithCommands { .. }
+            Body::Command { .. }
+                | Body::Check
+                | Body::BatchWithCommands { .. }
+                | Body::Format { .. }
         )
     }
 
@@ -57,7 +89,7 @@ impl Body {
             Body::Batch(writes)
             | Body::Transaction { writes, .. }
             | Body::BatchWithCommands { writes, .. } => writes,
-            Body::Command { .. } | Body::Check => &[],
+            Body::Command { .. } | Body::Check | Body::Format { .. } => &[],
         }
     }
 

@@ -46,6 +46,8 @@ pub fn is_shown(change: &mut Change) -> bool {
 /// See the file's head.
 pub struct Containers {
     pub checks: Arc<Checks>,
+    /// The newest format that the node speaks.
+    pub speaks: u16,
 }
 
 impl Machine for Containers {
@@ -54,6 +56,14 @@ impl Machine for Containers {
 
     fn containers(&self) -> Vec<(&'static str, ContainerOptions)> {
         vec![]
+    }
+
+    fn format(&self) -> u32 {
+        self.speaks.into()
+    }
+
+    fn format_of(&self, op: &Body) -> u32 {
+        op.format().into()
     }
 
     fn apply(&self, op: &Body, step: &mut Step<'_>) -> Result<Reply, StepError> {
@@ -68,6 +78,7 @@ impl Machine for Containers {
             }
             Body::Command { container, what } => command(container, what, step),
             Body::Check => check(&self.checks, step),
+            Body::Format { to, members_at } => format(*to, *members_at, step),
             Body::BatchWithCommands { writes, commands } => {
                 all_with_commands(writes, commands, step)
             }
@@ -86,6 +97,16 @@ fn check(checks: &Checks, step: &mut Step<'_>) -> Result<Reply, StepError> {
     }
     checks.begin(step.index(), step.view(), defaults);
     Ok(done(step))
+}
+
+fn format(to: u16, members_at: u64, step: &mut Step<'_>) -> Result<Reply, StepError> {
+    let Some(mut commands) = step.commands() else {
+        return Err(StepError::refuse("it is to be alone in its entry"));
+    };
+    Ok(match commands.raise_format(to.into(), members_at) {
+        true => done(step),
+        false => Reply::Missed,
+    })
 }
 
 fn one(write: &Write, step: &mut Step<'_>) -> Result<Reply, StepError> {

@@ -28,7 +28,7 @@ impl Handler for Answering {
             return Bytes::new();
         };
         if kind == calls::CLUSTER {
-            return calls::encode(&core.identity.cluster);
+            return calls::encode(&(core.identity.cluster, core.replica.format()));
         }
         if from.cluster != core.identity.cluster {
             return Bytes::new();
@@ -55,6 +55,10 @@ impl Handler for Answering {
             }
             calls::STANDING => calls::encode(&core.replica.removed_at(from.node)),
             calls::STATUS => calls::encode(&Told::of(core.status())),
+            calls::FIGURES => {
+                let figures = core.figures().await;
+                figures.map_or(Bytes::new(), |figures| calls::encode(&figures))
+            }
             calls::CHANGE => calls::encode(&core.changed(from.node, &body).await),
             // openraft would take an append that fails for the node's end.
             calls::APPEND if core.rooms.is_out() => core.replica.put_off(body).await,

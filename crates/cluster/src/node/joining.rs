@@ -27,6 +27,7 @@ impl Node {
         }
         if core.identity.is_first && contact.is_none() {
             core.replica.begin(&core.addr).await?;
+            core.begin_format().await;
         }
         if core.replica.is_member_at(&core.addr) {
             return Ok(());
@@ -122,5 +123,6 @@ pub(super) fn changed(answer: Changed) -> Result<(), Error> {
         calls::Asked::NoRoom => Err(Error::NoRoom),
         calls::Asked::Full(full) => Err(full.into()),
         calls::Asked::TooManyCommands(container) => Err(calls::too_many(container)),
+        calls::Asked::NotSpoken { format, nodes } => Err(Error::NotSpoken { format, nodes }),
     }
 }

@@ -15,6 +15,8 @@
 mod allowances;
 mod answering;
 mod checking;
+mod figures;
+mod formats;
 mod identity;
 mod joining;
 mod options;
@@ -39,11 +41,13 @@ use ebbtide::{DefaultTtl, Version};
 use ebbtide_openraft::View;
 use tokio::task::JoinHandle;
 
+pub use self::figures::Figures;
 pub use self::options::NodeOptions;
 pub use self::reads::Snapshot;
 pub use self::tokens::JoinToken;
 
 use self::allowances::Quotas;
+use self::figures::Counts;
 use self::identity::Identity;
 use self::reads::Bound;
 use self::standing::Standing;
@@ -56,8 +60,6 @@ use crate::net::Hello;
 use crate::raft::Replica;
 use crate::room::Rooms;
 
-/// The newest format of the log that this version speaks.
-const FORMAT: u16 = 1;
 /// A transaction is tried again as often as this.
 const ATTEMPTS: u64 = 32;
 
@@ -71,6 +73,8 @@ pub struct Core {
     patience: Duration,
     join_within: Duration,
     reclaim_within: Duration,
+    /// The newest format of the log that it speaks.
+    speaks: u16,
     /// The client's half of the ids of ops that begin here.
     client: u128,
     serial: AtomicU64,
@@ -78,6 +82,7 @@ pub struct Core {
     checks: Arc<Checks>,
     rooms: Arc<Rooms>,
     quotas: Quotas,
+    counts: Counts,
     /// Held by the command to expire items that is under way.
     commands: Arc<tokio::sync::Mutex<()>>,
     standing: Standing,
@@ -222,7 +227,7 @@ impl Node {
         let hello = Hello {
             cluster: identity.cluster,
             node: identity.node,
-            format: FORMAT,
+            format: options.speaks,
         };
         let clock = options.clock.clone();
         let calls = Calls::bind(options.listen, hello, options.tls.clone(), clock.clone()).await?;
@@ -260,12 +265,14 @@ impl Node {
             patience: options.patience,
             join_within: options.join_within,
             reclaim_within: options.reclaim_within,
+            speaks: options.speaks,
             client: u128::from(draw()) << 64 | u128::from(draw()),
             serial: AtomicU64::new(0),
             bound: Bound::default(),
             checks,
             rooms,
             quotas: Quotas::default(),
+            counts: Counts::default(),
             commands: Arc::default(),
             ticked: AtomicU64::new(0),
             check_every: options.check_every,
@@ -488,6 +495,11 @@ impl Node {
     /// The quota of a container, likewise.
     pub(crate) fn quota_here(&self, name: &str) -> Option<ebbtide::Quota> {
         self.shared.replica.quota(name)
+    }
+
+    /// The format of the log, as far as it is applied here.
+    pub(crate) fn format_here(&self) -> u16 {
+        self.shared.replica.format()
     }
 
     /// Figures of this node's state: of its own disk and memory, and no other's.

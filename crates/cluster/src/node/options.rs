@@ -9,12 +9,13 @@ use ebbtide::{Clock, Options, SystemClock};
 
 use super::identity::Identity;
 use super::tokens::JoinToken;
-use super::{FORMAT, Node, draw};
+use super::{Node, draw};
 use crate::calls::{self, Calls};
 use crate::check::Checks;
 use crate::face::Error;
+use crate::machine::body::{FIRST, NEWEST};
 use crate::net::{Hello, Peer, Tls};
-use crate::raft::{Replica, ReplicaOptions};
+use crate::raft::{Replica, ReplicaOptions, too_old};
 use crate::room::{self, Free, Rooms};
 
 /// Settings of a node, each with a default.
@@ -35,6 +36,8 @@ pub struct NodeOptions {
     disk_reserve: u64,
     /// In place of the file system's figure; for tests.
     pub(super) free: Option<Free>,
+    /// The newest format of the log that the node speaks; an earlier one for tests.
+    pub(crate) speaks: u16,
     snapshot_rate: u64,
     memtable_bytes: Option<usize>,
     cache_bytes: Option<usize>,
@@ -67,6 +70,7 @@ impl Default for NodeOptions {
             check_every: Some(Duration::from_secs(3_600)),
             disk_reserve: room::RESERVE,
             free: None,
+            speaks: NEWEST,
             snapshot_rate: 256 << 20,
             memtable_bytes: None,
             cache_bytes: None,
@@ -201,7 +205,8 @@ impl NodeOptions {
     /// ([`NodeOptions::join`]). It runs on the runtime of the caller.
     ///
     /// # Errors
-    /// Those of files, of the engine and of the network; a folder that another process has open; and where it joins,
+    /// Those of files, of the engine and of the network; a folder that another process has open; [`Error::Storage`]: the log is of a
+    /// later format than this version speaks; and where it joins,
     /// [`Error::Members`], [`Error::NoLeader`] and [`Error::Unknown`], after which the same call goes on.
     pub async fn open(self, folder: impl AsRef<Path>) -> Result<Node, Error> {
         let folder = folder.as_ref().to_owned();
@@ -252,10 +257,11 @@ impl NodeOptions {
             heartbeat: self.heartbeat,
             snapshot_rate: self.snapshot_rate,
             checks,
+            speaks: self.speaks,
         }
     }
 
-    /// The id of the cluster that a node is of.
+    /// The id of the cluster that a node is of, if this one speaks the format of its log.
     async fn cluster_of(&self, contact: &str) -> Result<u128, Error> {
         let any: SocketAddr = match self.listen {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -270,7 +276,7 @@ impl NodeOptions {
         let hello = Hello {
             cluster: 0,
             node: draw(),
-            format: FORMAT,
+            format: self.speaks,
         };
         let calls = Calls::bind(any, hello, self.tls.clone(), self.clock.clone()).await?;
         let contact = Peer {
@@ -283,6 +289,14 @@ impl NodeOptions {
         let answer = answer.map_err(|e| {
             Error::Members(format!("to join {}: {}", contact.addr, calls::text(&e)))
         })?;
-        Ok(calls::decode(&answer)?)
+        // A version that speaks the first format alone says the id alone.
+        let (cluster, format) = match calls::decode(&answer) {
+            Ok(told) => told,
+            Err(_) => (calls::decode(&answer)?, FIRST),
+        };
+        match format > self.speaks {
+            true => Err(Error::Members(too_old(format, self.speaks))),
+            false => Ok(cluster),
+        }
     }
 }

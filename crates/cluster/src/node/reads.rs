@@ -158,6 +158,12 @@ impl Core {
 
     /// Waits until this replica can be read at a level, with a token, and returns the moment.
     pub async fn place_of(&self, level: ReadLevel, since: Token) -> Result<u64, Error> {
+        let placed = self.place(level, since).await?;
+        self.counts.read();
+        Ok(placed)
+    }
+
+    async fn place(&self, level: ReadLevel, since: Token) -> Result<u64, Error> {
         self.serves()?;
         let (index, at_ms) = match level {
             ReadLevel::Local => (0, 0),

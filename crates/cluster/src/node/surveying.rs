@@ -37,8 +37,9 @@ impl Node {
     pub async fn survey(&self) -> Vec<Surveyed> {
         let mut asking = JoinSet::new();
         let mut members = self.members();
-        if self.shared.standing.is_removed() && members.iter().all(|member| member.id != self.id())
-        {
+        if self.shared.standing.is_removed() {
+            // What it knows of members is from before it was.
+            members.retain(|member| member.id != self.id());
             members.push(Member {
                 id: self.id(),
                 addr: self.addr().to_owned(),
@@ -50,7 +51,12 @@ impl Node {
             let core = self.shared.0.clone();
             asking.spawn(async move {
                 let told = core.told_by(&member).await;
-                Surveyed { member, told }
+                let speaks = core.speaks(member.id);
+                Surveyed {
+                    member,
+                    told,
+                    speaks,
+                }
             });
         }
         let mut all = asking.join_all().await;
@@ -81,7 +87,10 @@ impl Core {
                 at_ms: place.time_ms,
             },
             purged: replica.purged(),
+            format: replica.format(),
+            speaks: self.speaks,
             is_ready: votes && leader.is_some() && self.is_caught_up() && trouble.is_none(),
+            is_removed: self.standing.is_removed(),
             trouble,
             clock_behind_ms: self.clock_behind(),
             disk_free: self.rooms.free(),

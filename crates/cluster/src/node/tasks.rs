@@ -9,6 +9,7 @@
 //! | looking | 100 ms | reads the free space; as the leader: hands over or refuses writes where room is short (room.rs) |
 //! | asking | each second | where no leader is heard: whether this node is a member still (standing.rs) |
 //! | forgetting | each second | drops what it counts for quotas that are there no more (allowances.rs) |
+//! | raising | 250 ms | as the leader: raises the format of the log where all members speak a later one (formats.rs) |
 //! | vetting | 250 ms | does not lead while the clock is off the majority's (clocks.rs) |
 //!
 //! Invariant: a task holds the node for a round, and not between rounds.
@@ -45,6 +46,7 @@ pub(super) fn start(core: &Arc<Core>) {
         tokio::spawn(looking(weak.clone())),
         tokio::spawn(asking(weak.clone())),
         tokio::spawn(forgetting(weak.clone())),
+        tokio::spawn(raising(weak.clone())),
         tokio::spawn(vetting(weak)),
     ];
     core.tasks().extend(started);
@@ -185,6 +187,15 @@ async fn forgetting(core: Weak<Core>) {
         Some(())
     };
     each(LOOK, round).await;
+}
+
+async fn raising(core: Weak<Core>) {
+    let round = async move || {
+        let core = core.upgrade()?;
+        core.raise_format().await;
+        Some(())
+    };
+    each(VET, round).await;
 }
 
 async fn vetting(core: Weak<Core>) {

@@ -64,6 +64,7 @@ impl Core {
     {
         let deadline = Instant::now() + within;
         let mut lost = None;
+        let mut waits = Error::NoLeader;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if self.is_closed.load(Ordering::Relaxed) {
@@ -73,17 +74,28 @@ impl Core {
                 return Err(lost.map_or(removed, Error::Unknown));
             }
             if left.is_zero() {
-                return Err(lost.map_or(Error::NoLeader, Error::Unknown));
+                return Err(lost.map_or(waits, Error::Unknown));
             }
             match attempt(left).await {
                 Asked::Done(done) => return Ok(done),
                 Asked::NotLeading => {}
                 Asked::Lost(why) => lost = Some(why),
                 // An attempt without an answer may have done it, and then the leader says so, whatever room it has for others.
-                Asked::NoRoom | Asked::Full(_) | Asked::TooManyCommands(_) if lost.is_some() => {}
+                Asked::NoRoom
+                | Asked::Full(_)
+                | Asked::TooManyCommands(_)
+                | Asked::NotSpoken { .. }
+                    if lost.is_some() => {}
                 Asked::NoRoom => return Err(Error::NoRoom),
                 Asked::Full(full) => return Err(full.into()),
                 Asked::TooManyCommands(container) => return Err(calls::too_many(container)),
+                // All speak it, and the leader is about to raise the format.
+                Asked::NotSpoken { format, nodes } if nodes.is_empty() => {
+                    waits = Error::NotSpoken { format, nodes };
+                }
+                Asked::NotSpoken { format, nodes } => {
+                    return Err(Error::NotSpoken { format, nodes });
+                }
             }
             self.replica.change(PAUSE.min(left)).await;
         }
@@ -117,6 +129,7 @@ impl Core {
             }
         };
         let answer: Answer<Reply> = self.ask_leader(self.patience, attempt).await?;
+        self.counts.wrote();
         told(answer, was_lost.into_inner())
     }
 
@@ -133,6 +146,9 @@ impl Core {
             let written = timeout(within, self.write_here(op)).await;
             return written.unwrap_or_else(|_| silent());
         }
+        if let Some(withheld) = self.withheld(leader.node, &op.body) {
+            return withheld;
+        }
         let calls = &self.calls;
         calls
             .ask_leader(&leader, calls::WRITE, question, within)
@@ -148,6 +164,9 @@ impl Core {
             Plan::Write => {}
             Plan::HandOver(_) => return Asked::NotLeading,
             Plan::Refuse => return Asked::NoRoom,
+        }
+        if let Some(refused) = self.unspoken(&op.body) {
+            return refused;
         }
         match self.charge(&op).await {
             Ok(charge) => self.propose(op, charge).await.into(),
@@ -231,9 +250,13 @@ impl Core {
         }
     }
 
-    async fn add(&self, id: u64, addr: &str, within_ms: u64) -> Result<(), String> {
+    async fn add(self: &Arc<Core>, id: u64, addr: &str, within_ms: u64) -> Result<(), String> {
         let within = Duration::from_millis(within_ms).min(self.join_within);
-        self.replica.add(id, addr, within).await
+        let speaks = match self.replica.has_member(id) {
+            true => self.speaks(id),
+            false => Some(self.ask_format(id, addr, within).await?),
+        };
+        self.replica.add(id, addr, speaks, within).await
     }
 
     /// Lets another node lead: this one falls silent until nobody takes it for the leader, and that one becomes a candidate.

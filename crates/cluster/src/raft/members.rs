@@ -1,4 +1,6 @@
 //! The members of a cluster: a node is a learner until it has caught up, and then votes.
+//!
+//! Invariant: a node that becomes a member speaks the format of the log, which is not raised meanwhile (`changing`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,8 +8,11 @@ use std::time::Duration;
 
 use openraft::{BasicNode, ChangeMembers, Raft, StoredMembership};
 
+use ebbtide_openraft::Op;
+
 use super::{Replica, Types};
 use crate::face::Member;
+use crate::machine::body::Body;
 
 /// A change that has no answer for so long holds up the next one no more.
 const LONGEST: Duration = Duration::from_secs(20);
@@ -37,6 +42,13 @@ impl Members {
         });
         members.collect()
     }
+}
+
+/// Why a node cannot be of a cluster.
+pub fn too_old(format: u16, speaks: u16) -> String {
+    format!(
+        "the log is of format {format}, and the new node speaks formats up to {speaks}: start a newer version"
+    )
 }
 
 impl Replica {
@@ -69,11 +81,22 @@ impl Replica {
         members.is_voter(self.id) && members.addr(self.id) == Some(addr)
     }
 
-    /// As the leader: makes a node a member that votes, reached at this address. One that is a member already may have moved.
-    pub async fn add(&self, id: u64, addr: &str, within: Duration) -> Result<(), String> {
+    /// As the leader: makes a node a member that votes, reached at this address. One that is a member already may have moved; one that
+    /// is none `speaks` formats of the log up to this.
+    pub async fn add(
+        &self,
+        id: u64,
+        addr: &str,
+        speaks: Option<u16>,
+        within: Duration,
+    ) -> Result<(), String> {
         let _one = self.changing.lock().await;
         let node = BTreeMap::from([(id, BasicNode::new(addr))]);
         let members = Members::of(&self.raft);
+        let format = self.format();
+        if members.addr(id).is_none() && speaks < Some(format) {
+            return Err(too_old(format, speaks.unwrap_or_default()));
+        }
         if members.addr(id).is_some_and(|known| known != addr) {
             let moved = ChangeMembers::SetNodes(node.clone());
             self.change_members(moved, true).await?;
@@ -89,6 +112,13 @@ impl Replica {
         caught_up.map_err(|e| e.to_string())?;
         let voters = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
         self.change_members(voters, true).await
+    }
+
+    /// As the leader: raises the format of the log, unless members are being changed.
+    pub async fn raise_format(&self, op: Op<Body>) {
+        if let Ok(_one) = self.changing.try_lock() {
+            let _ = self.write(op).await;
+        }
     }
 
     /// As the leader: takes a node out.
@@ -120,5 +150,14 @@ impl Replica {
         let changed = changed
             .map_err(|_| format!("there was no answer within {LONGEST:?}: it may be done"))?;
         changed.map(drop).map_err(|e| e.to_string())
+    }
+}
+
+#[cfg(test)]
+impl Replica {
+    /// As the leader: makes a node a member that does not vote.
+    pub async fn add_learner(&self, id: u64, addr: &str) {
+        let added = self.raft.add_learner(id, BasicNode::new(addr), false);
+        added.await.expect("this node leads");
     }
 }

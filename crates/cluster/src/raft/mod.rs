@@ -36,6 +36,7 @@ use tokio::io::AsyncRead;
 pub use self::feeds::{Ends, Keys, Watching};
 pub use self::log::Purger;
 use self::members::Members;
+pub use self::members::too_old;
 use self::network::Wires;
 use self::snapshots::Incoming;
 use crate::calls::{self, Calls};
@@ -69,6 +70,8 @@ pub struct ReplicaOptions {
     pub heartbeat: Duration,
     pub snapshot_rate: u64,
     pub checks: Arc<Checks>,
+    /// The newest format of the log that this node speaks.
+    pub speaks: u16,
 }
 
 /// Why a write or a read has no answer from this node.
@@ -225,6 +228,7 @@ impl Replica {
         };
         let machine = Containers {
             checks: options.checks,
+            speaks: options.speaks,
         };
         let (log_path, state_path) = (folder.join("log"), folder.join(GROUP));
         let opened = tokio::task::spawn_blocking(move || {
@@ -336,6 +340,11 @@ impl Replica {
             };
             Ok(answer)
         }
+    }
+
+    /// The format of the log, as far as it is applied here.
+    pub fn format(&self) -> u16 {
+        u16::try_from(self.reader.format()).unwrap_or(u16::MAX)
     }
 
     /// Whether an op of this id was applied lately.

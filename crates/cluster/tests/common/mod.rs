@@ -2,6 +2,7 @@
 
 #![allow(dead_code)]
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub struct Cluster {
     pub nodes: Vec<Node>,
     pub clocks: Vec<ManualClock>,
     configure: fn(NodeOptions) -> NodeOptions,
+    /// Folders whose node speaks formats of the log up to this one.
+    pub speaks: HashMap<usize, u16>,
 }
 
 impl Cluster {
@@ -34,6 +37,7 @@ impl Cluster {
             nodes: vec![],
             clocks: vec![],
             configure,
+            speaks: HashMap::new(),
         };
         for _ in 0..size {
             cluster.grow().await;
@@ -41,12 +45,16 @@ impl Cluster {
         cluster
     }
 
-    fn path(&self, number: usize) -> std::path::PathBuf {
+    pub fn path(&self, number: usize) -> std::path::PathBuf {
         self.folder.path().join(format!("node-{number}"))
     }
 
-    fn options(&self, number: usize) -> NodeOptions {
-        (self.configure)(options()).clock(self.clocks[number].clone())
+    pub fn options(&self, number: usize) -> NodeOptions {
+        let options = (self.configure)(options()).clock(self.clocks[number].clone());
+        match self.speaks.get(&number) {
+            Some(format) => ebbtide_cluster::shared::speaking(options, *format),
+            None => options,
+        }
     }
 
     /// One more node.

@@ -338,3 +338,35 @@ fn a_container_without_indexes_gets_them() {
         assert_eq!((whole(&c, QUERY).len(), count(&one, &c)), (301, 301));
     }
 }
+
+/// A replica that cannot have entries end with their documents keeps none, and takes every policy and write; once it can, the next
+/// handle has the indexes built.
+#[test]
+fn a_replica_that_cannot_keep_indexes_yet_does_without() {
+    let (one, _, replica, clock) = two();
+    replica.is_old.store(true, Ordering::Relaxed);
+    let c = one
+        .create_container("db", definition(&["/a/?"], None))
+        .unwrap();
+    for n in 0..300 {
+        upsert(&c, &n.to_string(), ",\"a\":1");
+    }
+    let c = one
+        .replace_container("db", definition(&["/a/?", "/b/?"], Some(-1)))
+        .unwrap();
+    upsert(&c, "new", ",\"a\":1");
+    assert!(c.indexes().is_empty());
+    assert_eq!(whole(&c, QUERY).len(), 301);
+
+    let (later, _) = super::replicas::OneOf::over(one.engine());
+    let opened = later.container("db", "c").unwrap();
+    let names = |is_whole| ["a", "b"].map(|path| (vec![path.to_owned()], is_whole));
+    assert_eq!(opened.indexes(), names(false));
+    clock.advance(seconds(6));
+    let opened = later.container("db", "c").unwrap();
+    assert_eq!(opened.indexes(), names(true));
+    assert_eq!(
+        (whole(&opened, QUERY).len(), count(&later, &opened)),
+        (301, 602)
+    );
+}

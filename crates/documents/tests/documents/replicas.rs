@@ -3,7 +3,7 @@
 //! which does the writes as a cluster does them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
@@ -30,6 +30,7 @@ pub struct OneOf {
     pub commits: AtomicUsize,
     /// From this one on they fail, as if the node was lost.
     pub is_lost_at: AtomicUsize,
+    pub is_old: AtomicBool,
 }
 
 impl OneOf {
@@ -41,6 +42,7 @@ impl OneOf {
             request: Mutex::default(),
             commits: AtomicUsize::new(0),
             is_lost_at: AtomicUsize::new(usize::MAX),
+            is_old: AtomicBool::new(false),
         });
         (Documents::over(replica.clone()).unwrap(), replica)
     }
@@ -70,6 +72,10 @@ impl Replica for OneOf {
     fn snapshot(&self) -> Result<Snapshot> {
         let of_request = self.request.lock().unwrap().clone();
         Ok(of_request.unwrap_or_else(|| self.engine.snapshot()))
+    }
+
+    fn takes_put_like(&self) -> bool {
+        !self.is_old.load(Ordering::Relaxed)
     }
 
     fn renew(&self) -> Result<()> {

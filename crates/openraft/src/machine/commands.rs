@@ -140,6 +140,18 @@ impl Commands<'_, '_> {
         Ok(())
     }
 
+    /// Begins a later format of the log, which holds for all entries after this one. `members_at`: the index of the entry that made the
+    /// members who have said that they speak it, as openraft's membership has it, or 0. `false`, and nothing is changed: the log has
+    /// this format or a later one, or members have changed since.
+    pub fn raise_format(&mut self, format: u32, members_at: u64) -> bool {
+        let place = self.0.place;
+        let is_raised = format > place.format && members_at == place.members_at;
+        if is_raised {
+            self.0.format = format;
+        }
+        is_raised
+    }
+
     /// Makes a container, which ops of later entries can read and write; `false`: there is one of this name. A name or a ttl out of
     /// range, and a name that begins with `ebbtide-openraft`, refuse the op.
     pub fn create_container(&mut self, name: &str, default: DefaultTtl) -> Result<bool, StepError> {

@@ -8,6 +8,7 @@ mod apply;
 mod cluster;
 mod common;
 mod containers;
+mod formats;
 mod leader_time;
 mod protocol;
 mod storage;
