@@ -75,11 +75,11 @@ impl Table {
             stored,
             footer,
             statistics: Arc::new(statistics),
-            trusts_memory,
             cache: cache.map(TableCache::new),
             index: OnceLock::new(),
             filter: OnceLock::new(),
             checked: (0..touchable).map(|_| AtomicU64::new(0)).collect(),
+            trusts_memory,
             has_packed: AtomicBool::new(false),
         })
     }
