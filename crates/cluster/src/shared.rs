@@ -31,7 +31,7 @@ pub fn takes_put_like(node: &Node) -> bool {
     node.format_here() >= crate::machine::body::LIKE
 }
 
-/// What each member that answers within a second does, by its id.
+/// The figures of the members that answer within a second, by their ids.
 pub async fn figures(node: &Node) -> HashMap<u64, Figures> {
     node.figures().await
 }

@@ -45,12 +45,12 @@ pub struct ClusterMember {
     /// It was taken out, and is asked about itself.
     #[serde(default)]
     pub is_removed: bool,
-    /// What it does, where that was asked, and it says so.
+    /// Its figures, where they were asked for, and it tells them.
     #[serde(default)]
     pub figures: Option<MemberFigures>,
 }
 
-/// What a member does; counts are since it was opened.
+/// The figures of a member; counts are since it was opened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemberFigures {
     /// The term of the last election that it knows of.

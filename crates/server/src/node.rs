@@ -457,6 +457,8 @@ impl Serves for Asked {
 
     fn told(&self, event: ControlEvent) {
         match &event.error {
+            // Each second.
+            None if event.request == Asks::ClusterTop.to_string() => {}
             None => tracing::info!("asked by the control socket: {}", event.request),
             Some(error) => {
                 tracing::warn!("asked by the control socket: {}: {error}", event.request)

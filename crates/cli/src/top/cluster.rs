@@ -326,7 +326,7 @@ mod tests {
             text.starts_with("cluster abab")
                 && text.contains("by 10.0.0.1:7421  log of format 2\n")
         );
-        // What has no room is named.
+        // Columns without room are named.
         let narrow = look.text(Some(60));
         assert!(
             narrow.contains("Not shown: ") && narrow.contains("overdue."),

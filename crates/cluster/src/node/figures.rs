@@ -1,4 +1,4 @@
-//! What a node does, in figures of its own, which the others may ask for.
+//! The figures of a node about what it does, for which the others may ask.
 //!
 //! Invariant: counts only rise while the node is open. Estimates are of its own state, and differ between replicas.
 
@@ -20,7 +20,7 @@ use crate::calls;
 /// The ends that are estimated.
 const SOON: Duration = Duration::from_secs(10);
 
-/// What a node does; counts are since it was opened.
+/// The figures of a node; counts are since it was opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
     /// The term of the last election that it knows of.

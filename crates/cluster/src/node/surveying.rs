@@ -38,7 +38,7 @@ impl Node {
         let mut asking = JoinSet::new();
         let mut members = self.members();
         if self.shared.standing.is_removed() {
-            // What it knows of members is from before it was.
+            // The members that it knows are those from before.
             members.retain(|member| member.id != self.id());
             members.push(Member {
                 id: self.id(),
