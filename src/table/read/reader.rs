@@ -44,7 +44,7 @@ pub struct Table {
     pub(in crate::table) filter: OnceLock<Bytes>,
     /// A bit for each block, then one for each large value: whether it was checked.
     checked: Box<[AtomicU64]>,
-    /// What was checked is not checked again.
+    /// Whether a check of a block stays good for later reads.
     trusts_memory: bool,
     /// A block was read that is not used as it lies in the file.
     has_packed: AtomicBool,
