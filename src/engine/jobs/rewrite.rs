@@ -434,7 +434,6 @@ impl Engine {
             .collect();
         let sources = inputs.iter().map(|run| {
             let files = run.files.iter().filter(chosen);
-            files.clone().for_each(|file| file.table.recheck());
             RunReader::new(files.map(|file| file.table.clone()).collect())
         });
         let sources = Merge::seek(sources.collect(), Seek::First, None)?;

@@ -142,13 +142,6 @@ impl Table {
         &self.statistics.settings
     }
 
-    /// Makes every later read check its bytes again: for a rewrite, which would put bytes that have changed since under
-    /// a checksum that fits.
-    pub fn recheck(&self) {
-        let words = self.checked.iter();
-        words.for_each(|word| word.store(0, Ordering::Relaxed));
-    }
-
     /// The number of blocks read through this handle.
     pub fn blocks_read(&self) -> u64 {
         let blocks = self.statistics.blocks;
