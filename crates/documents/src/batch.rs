@@ -200,7 +200,7 @@ struct Play<'a> {
     /// The documents of the keys that are named.
     live: BTreeMap<ItemKey, Option<Live>>,
     /// The bodies of those that were there before.
-    before: BTreeMap<Vec<u8>, Bytes>,
+    before: BTreeMap<ItemKey, Bytes>,
     /// The last write of the batch to each key: a body and its ttl, or a delete.
     written: BTreeMap<ItemKey, Option<(Bytes, Ttl)>>,
 }
@@ -408,7 +408,7 @@ impl<'a> Play<'a> {
             batch.require(container.items(), of_step, expect);
             let found = item.map(|item| container.of_item(item)).transpose()?;
             if let Some(found) = &found {
-                before.insert(of_step.to_vec(), found.body.clone());
+                before.insert(ItemKey::from_slice(of_step), found.body.clone());
             }
             live.insert(
                 ItemKey::from_slice(of_step),
@@ -429,7 +429,7 @@ impl<'a> Play<'a> {
     fn add_entries(&mut self, indexes: &Indexes) {
         self.container.require_indexes(&mut self.batch, indexes);
         for (key, after) in &self.written {
-            let before = self.before.get(&key[..]).map(|body| &body[..]);
+            let before = self.before.get(key).map(|body| &body[..]);
             let after = after.as_ref().map(|(body, ttl)| (&body[..], *ttl));
             indexes.change(&mut self.batch, key, before, after);
         }

@@ -403,9 +403,9 @@ impl Table {
         place: &Range<u64>,
         access: Access,
     ) -> Result<(Bytes, Trailer)> {
-        let read = self.read_block(place, access)?;
-        self.set_checked(number as u64);
-        Ok(read)
+        let read = self.read_block(place, access);
+        self.note_check(number as u64, read.is_ok());
+        read
     }
 
     /// The block at `place`, read and checked now.
@@ -449,7 +449,7 @@ impl Table {
         }
         if !is_checked {
             self.stored.check_value(extent, &stored)?;
-            self.set_checked(bit);
+            self.note_check(bit, true);
         }
         Ok(stored)
     }
@@ -463,7 +463,11 @@ impl Table {
 
     /// The same for a job: read and checked now.
     pub(in crate::table) fn large_value_anew(&self, extent: &Extent, len: usize) -> Result<Bytes> {
-        self.stored.large_value(&self.footer, extent, len)
+        let value = self.stored.large_value(&self.footer, extent, len);
+        if value.is_err() && extent.number < self.statistics.large_values {
+            self.note_check(self.statistics.blocks + extent.number, false);
+        }
+        value
     }
 
     #[inline]
@@ -471,11 +475,13 @@ impl Table {
         self.checked[bit as usize / 64].load(Ordering::Relaxed) & 1 << (bit % 64) != 0
     }
 
-    fn set_checked(&self, bit: u64) {
-        if !self.trusts_memory {
-            return;
-        }
-        self.checked[bit as usize / 64].fetch_or(1 << (bit % 64), Ordering::Relaxed);
+    /// Notes the outcome of a check. What a job finds damaged is so for reads, which have checked it before.
+    fn note_check(&self, bit: u64, is_sound: bool) {
+        let (word, bit) = (&self.checked[bit as usize / 64], 1 << (bit % 64));
+        match is_sound && self.trusts_memory {
+            true => word.fetch_or(bit, Ordering::Relaxed),
+            false => word.fetch_and(!bit, Ordering::Relaxed),
+        };
     }
 
     /// Whether a block was read that is not used as it lies in the file: then others are in the cache alone, too.
