@@ -243,7 +243,7 @@ fn a_flipped_bit_of_a_block_in_memory_reaches_no_table() {
             let merged = tables.db.compact();
             let is_found = matches!(merged, Err(Error::Corruption { .. }));
             assert!(is_found, "{flip}, {reads:?}: {merged:?}");
-            // What lies in a map is what reads use; others may have a copy from before.
+            // A map is what reads use; without one they may have a copy from before.
             let is_mapped = (reads, compression) == (Reads::Map, Compression::None);
             let read = tables.all();
             let is_refused = matches!(read, Err(Error::Corruption { .. }));
