@@ -132,13 +132,21 @@ impl<C: RaftTypeConfig> Reader<C> {
     /// Those of the engine, and a container that is not there.
     pub fn get(&self, container: &str, key: impl AsRef<[u8]>, at_ms: u64) -> Result<Shown, Error> {
         let open = self.shared.open();
-        let item = container_of(&open, container)?.item(key)?;
-        // The read has judged by no later time than this.
-        let at_ms = at_ms.max(millis(open.db.now()));
-        let is_live = |item: &Item| item.expires_at().is_none_or(|end| millis(end) > at_ms);
+        let asked = at_ms.max(millis(open.db.now()));
+        let item = container_of(&open, container)?.item(key.as_ref())?;
+        if millis(open.db.now()) <= asked {
+            // The read has judged by an earlier time, perhaps.
+            let is_live = |item: &Item| item.expires_at().is_none_or(|end| millis(end) > asked);
+            return Ok(Shown {
+                item: item.filter(is_live),
+                at_ms: asked,
+            });
+        }
+        // Entries have come of which the read may have seen none, or the first ones: it has no moment.
+        let view = self.view(asked);
         Ok(Shown {
-            item: item.filter(is_live),
-            at_ms,
+            item: view.container(container)?.item(key)?,
+            at_ms: view.at_ms,
         })
     }
 

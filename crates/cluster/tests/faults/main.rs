@@ -68,6 +68,11 @@ async fn every_answer_has_its_place_whatever_happens_to_the_nodes() {
         .collect::<Vec<_>>()
         .join("\n");
     assert!(checked.violations.is_empty(), "seed {seed}:\n{shown}");
+    if let Some(key) = ordered.without.first() {
+        let mut of_key: Vec<_> = ops.iter().filter(|op| op.key == *key).collect();
+        of_key.sort_by_key(|op| op.invoked);
+        of_key.iter().for_each(|op| println!("{op:?}"));
+    }
     let without = &ordered.without;
     assert!(without.is_empty(), "seed {seed}: no order of {without:?}");
     assert!(checked.answers > 100, "next to nothing was answered");

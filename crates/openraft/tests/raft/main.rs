@@ -11,6 +11,7 @@ mod containers;
 mod formats;
 mod leader_time;
 mod protocol;
+mod reading;
 mod storage;
 mod suite;
 
