@@ -7,6 +7,8 @@
 
 use std::fs::{self, FileType, OpenOptions, TryLockError};
 use std::io;
+#[cfg(all(target_os = "linux", not(miri)))]
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +16,8 @@ use bytes::Bytes;
 use memmap2::Advice;
 use rustix::fs::OFlags;
 
+#[cfg(all(target_os = "linux", not(miri)))]
+use super::direct;
 use super::files::{self, expect, regular};
 use super::fs::{Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room};
 use super::system::{self, MappedRing, start_writing, zeros};
@@ -372,6 +376,11 @@ impl Fs for Disk {
             file,
             path: path.to_owned(),
         }))
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn read_past_cache(&self, wanted: &[(&Path, Range<u64>)]) -> Vec<Option<Bytes>> {
+        direct::read(wanted)
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>> {

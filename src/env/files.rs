@@ -27,7 +27,12 @@ const WRITE: u32 = 0o022;
 
 /// Opens a regular file as the options say; see the file's head.
 pub fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    open_as(options, path, OFlags::empty())
+}
+
+/// The same with more flags.
+pub(super) fn open_as(options: &mut OpenOptions, path: &Path, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let opened = options
         .mode(FILE)
         .custom_flags(flags.bits() as i32)

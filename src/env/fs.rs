@@ -6,6 +6,7 @@
 //! order and in part. Errors carry operation and path.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -136,6 +137,11 @@ pub trait Fs: Send + Sync {
     }
     /// Opens a finished file for reading by calls. It stays readable while it is held, even after it is removed.
     fn reader(&self, path: &Path) -> Result<Box<dyn ReadAt>>;
+    /// Ranges of finished files, from the device past the system's cache and all at once; none where that cannot be done,
+    /// which says nothing about the file.
+    fn read_past_cache(&self, wanted: &[(&Path, Range<u64>)]) -> Vec<Option<Bytes>> {
+        vec![None; wanted.len()]
+    }
     /// A copy of a whole file, which may be changing.
     fn read(&self, path: &Path) -> Result<Vec<u8>>;
     /// The same for a file that was allocated ahead, in the memory of `spare` if that is large enough; its contents are

@@ -7,6 +7,10 @@ pub mod words;
 mod system;
 mod clock;
 pub mod files;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod aio;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod direct;
 mod disk;
 mod memory;
 mod process;

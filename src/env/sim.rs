@@ -20,6 +20,7 @@ mod control;
 mod handles;
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -150,6 +151,14 @@ impl Fs for Sim {
             let id = world.file_at(path)?;
             Ok(Box::new(SimFile::open(self, world, id, path)) as Box<dyn ReadAt>)
         })
+    }
+
+    fn read_past_cache(&self, wanted: &[(&Path, Range<u64>)]) -> Vec<Option<Bytes>> {
+        let read = |(path, range): &(&Path, Range<u64>)| {
+            let len = (range.end - range.start) as usize;
+            self.reader(path).ok()?.read_at(range.start, len).ok()
+        };
+        wanted.iter().map(read).collect()
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>> {

@@ -1,5 +1,5 @@
 //! System calls that the standard library does not offer: allocation of memory by pages; maps of files, and prefetching
-//! into memory; and calls that take only numbers. All unsafe code of this folder is here.
+//! into memory; and calls that take only numbers. All unsafe code of this folder is here, but that of aio.rs.
 //!
 //! Why the maps are sound:
 //! * A mapped file does not change or shrink while it is held: [`super::Fs::map`] is for finished files, and a database

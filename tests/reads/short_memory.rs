@@ -4,11 +4,12 @@
 //! Method: memory is pretended to be short for the test's thread, on a simulated disk whose reads are counted. That gets
 //! are right over whole histories is for tests/contract/model.rs.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ebbtide::internals::{Sim, pretend_memory_is_short};
+use ebbtide::internals::{Fault, FaultPlan, Fs, Sim, pretend_memory_is_short};
 use ebbtide::{Compression, Container, Database, DefaultTtl, ManualClock, Options, Reads, Ttl};
 
 const START: u64 = 1_800_000_000_000;
@@ -18,6 +19,7 @@ const ITEMS: u32 = 200;
 const RECORD_BYTES: u64 = 100;
 
 struct World {
+    sim: Sim,
     reads: Arc<AtomicU64>,
     clock: ManualClock,
     db: Database,
@@ -52,6 +54,7 @@ fn world(reads: Reads, compression: Compression, cache_bytes: usize) -> World {
     });
     pretend_memory_is_short(true);
     World {
+        sim,
         reads: counted,
         clock,
         db,
@@ -178,4 +181,100 @@ fn records_leave_memory_when_memory_is_no_longer_short() {
     }
     assert_eq!(world.db.cached_bytes(), empty);
     assert!(world.get(1).is_some());
+}
+
+/// Every item is got so often, by single gets and by calls for several; the reads of files for each item.
+fn get_all(world: &World, times: u32) -> f64 {
+    let read = world.reads();
+    for time in 0..times {
+        let keys: Vec<_> = (0..ITEMS).map(key).collect();
+        let values = match time % 2 {
+            0 => keys.iter().map(|key| world.items.get(key)).collect(),
+            _ => world.items.get_many(&keys),
+        };
+        for (n, value) in values.unwrap().into_iter().enumerate() {
+            assert_eq!(value.unwrap(), [n as u8; RECORD_BYTES as usize], "{n}");
+        }
+    }
+    (world.reads() - read) as f64 / f64::from(times * ITEMS)
+}
+
+#[test]
+fn evicted_blocks_are_mostly_read_past_the_cache_of_the_system() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let world = world(Reads::Map, compression, 0);
+        assert!(world.get(0).is_some());
+        let most = 0.96..0.975;
+        let read = get_all(&world, 10);
+        assert!(most.contains(&read), "{read}");
+        // The new table was never read, and is before long.
+        world.db.compact().unwrap();
+        let read = get_all(&world, 10);
+        assert!(most.contains(&read), "{read}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_past_the_cache_of_the_system_is_read_in_the_map() {
+    let world = world(Reads::Map, Compression::None, 0);
+    assert!(world.get(0).is_some());
+    assert!(get_all(&world, 2) > 0.5);
+    let plan = FaultPlan {
+        at: 0,
+        kind: Fault::Io,
+        lasting: true,
+    };
+    world.sim.fail_where(plan, |call| call.operation == "read");
+    // After the first failure it is not tried for long.
+    let read = get_all(&world, 4);
+    assert!(read < 0.05, "{read}");
+}
+
+#[test]
+fn a_container_that_is_read_past_the_cache_of_the_system_shows_each_of_its_versions() {
+    let world = world(Reads::Map, Compression::None, 0);
+    let before = world.db.snapshot();
+    for n in 0..ITEMS / 2 {
+        world.items.put(key(n), "new").unwrap();
+    }
+    world.items.delete(key(ITEMS - 1)).unwrap();
+    world.db.flush().unwrap();
+    for compacted in [false, true] {
+        if compacted {
+            world.db.compact().unwrap();
+        }
+        let old = before.container("items").unwrap();
+        for _ in 0..4 {
+            for n in 0..ITEMS {
+                let now = match n {
+                    _ if n < ITEMS / 2 => Some(b"new".to_vec()),
+                    _ if n == ITEMS - 1 => None,
+                    _ => Some(vec![n as u8; 100]),
+                };
+                assert_eq!(world.get(n), now, "{n}");
+                assert_eq!(old.get(key(n)).unwrap().unwrap(), [n as u8; 100], "{n}");
+            }
+        }
+    }
+    assert!(world.reads() > 1_000, "{}", world.reads());
+}
+
+#[test]
+fn damage_that_is_read_past_the_cache_of_the_system_is_no_answer() {
+    let world = world(Reads::Map, Compression::None, 0);
+    assert!(get_all(&world, 2) > 0.5);
+    let tables = Path::new("/db/tables");
+    let [table] = &world.sim.list(tables).unwrap()[..] else {
+        panic!("one table");
+    };
+    let (path, last) = (tables.join(table), u64::from(ITEMS - 1));
+    let bytes = world.sim.read(&path).unwrap();
+    let value = vec![last as u8; RECORD_BYTES as usize];
+    let found = bytes.windows(value.len()).position(|part| part == value);
+    let file = world.sim.open(&path).unwrap();
+    file.write_at(found.unwrap() as u64, b"?").unwrap();
+    // A map of this disk is a copy, in which the block is sound.
+    for _ in 0..20 {
+        assert_eq!(world.get(ITEMS - 1).unwrap(), value);
+    }
 }

@@ -264,7 +264,7 @@ impl Shared {
             cache: Arc::new(match options.read_only {
                 _ if options.paranoid_memory_checks => BlockCache::none(),
                 true => BlockCache::new(options.cache_bytes),
-                false => BlockCache::with_records(options.cache_bytes),
+                false => BlockCache::with_records(options.cache_bytes, options.fs.clone()),
             }),
             pins: Arc::default(),
             pool: Arc::new(

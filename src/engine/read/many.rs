@@ -81,6 +81,7 @@ fn look_up<'a>(
             lookups.push((number, lookup));
         }
     }
+    Lookup::read_blocks(lookups.iter_mut().map(|(_, lookup)| lookup));
     for (_, lookup) in &mut lookups {
         lookup.find_entry()?;
     }

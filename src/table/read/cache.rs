@@ -30,6 +30,8 @@ use quick_cache::{OptionsBuilder, Weighter};
 use crate::base::coding::{ByteReader, Malformed};
 use crate::base::record::{Base, Header};
 use crate::base::{ContainerId, Timestamp};
+use crate::env::Fs;
+use crate::table::read::bypass::Bypass;
 
 /// The bytes of an entry besides its own: key, handle, and its share of the map, rounded up.
 const ENTRY_OVERHEAD: u64 = 128;
@@ -56,6 +58,11 @@ impl TableCache {
     pub fn new(all: Arc<BlockCache>) -> TableCache {
         let number = all.parts.fetch_add(1, Ordering::Relaxed);
         TableCache { all, number }
+    }
+
+    /// [`BlockCache::bypass`].
+    pub fn bypass(&self) -> Option<&Bypass> {
+        self.all.bypass()
     }
 
     /// The body of a block, if it is cached.
@@ -115,6 +122,7 @@ pub struct BlockCache {
     takes_records: bool,
     /// Whether anything of a table stays trusted between two reads.
     trusts_memory: bool,
+    bypass: Option<Bypass>,
     /// Whether a record was cached since the last sweep that left none.
     has_records: AtomicBool,
     /// Whether a record was looked up since the last sweep.
@@ -161,16 +169,18 @@ impl BlockCache {
             ),
             takes_records: false,
             trusts_memory: true,
+            bypass: None,
             has_records: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
             swept_at: AtomicU64::new(0),
         }
     }
 
-    /// The same with records; the caller calls [`BlockCache::sweep`].
-    pub fn with_records(bytes: usize) -> BlockCache {
+    /// The same with records, which reads past the system's cache fill; the caller calls [`BlockCache::sweep`].
+    pub fn with_records(bytes: usize, fs: Arc<dyn Fs>) -> BlockCache {
         BlockCache {
             takes_records: true,
+            bypass: Some(Bypass::new(fs)),
             ..BlockCache::new(bytes)
         }
     }
@@ -181,6 +191,11 @@ impl BlockCache {
             trusts_memory: false,
             ..BlockCache::new(0)
         }
+    }
+
+    /// The way past the system's cache, where it is taken.
+    pub(in crate::table) fn bypass(&self) -> Option<&Bypass> {
+        self.bypass.as_ref()
     }
 
     pub(in crate::table) fn trusts_memory(&self) -> bool {
@@ -257,9 +272,16 @@ impl Hasher for Mix {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::base::record::Kind;
     use crate::base::{ItemTtl, Seq};
+    use crate::env::MemoryDisk;
+
+    fn with_records(bytes: usize) -> BlockCache {
+        BlockCache::with_records(bytes, Arc::new(MemoryDisk::new(Path::new("/"))))
+    }
 
     #[test]
     fn a_cache_stays_within_its_bytes() {
@@ -285,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_record_is_that_of_its_key_and_table() {
-        let cache = Arc::new(BlockCache::with_records(64 << 10));
+        let cache = Arc::new(with_records(64 << 10));
         let [table, other] = [0, 1].map(|_| TableCache::new(cache.clone()));
         let container = ContainerId(3);
         table.insert(7, Bytes::from_static(b"a block"));
@@ -299,7 +321,7 @@ mod tests {
 
     #[test]
     fn records_stay_within_the_bytes() {
-        let cache = Arc::new(BlockCache::with_records(64 << 10));
+        let cache = Arc::new(with_records(64 << 10));
         let table = TableCache::new(cache.clone());
         for hash in 0..10_000 {
             let container = ContainerId(3);
@@ -312,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_sweep_drops_what_is_dead_and_all_that_is_not_used() {
-        let cache = Arc::new(BlockCache::with_records(64 << 10));
+        let cache = Arc::new(with_records(64 << 10));
         let table = TableCache::new(cache.clone());
         let (second, minute) = (Duration::from_secs(1), Timestamp(60_000));
         assert!(!cache.has_records(), "there is nothing");

@@ -5,6 +5,8 @@
 //! step          reads                            prefetches
 //! announce      -                                the line of the filter
 //! start         filter, index                    the end of the block; where memory is short, all of it from the device
+//! read_blocks   those that are to be read        -
+//!               past the system's cache
 //! find_entry    the block's end, hash bytes      the entry
 //! finish        the entry                        -
 //! ```
@@ -14,7 +16,9 @@
 //! Where memory is short, gets, these and single ones, use cached records: the newest version of a key in this table
 //! (src/table/read/cache.rs). `start` looks for one, and asks for no block if it is there. `finish` caches the record whose block
 //! was not in memory, if it is certain to be the newest version: no record of the table has a higher sequence number than
-//! the get may see. A cached version that is too new for a snapshot says nothing about older ones, so the block is read.
+//! the get may see. A cached version that is too new for a snapshot says nothing about older ones, so the block is read:
+//! in the map, or past the system's cache (src/table/read/bypass.rs). A block that cannot be read past it, or is not sound then,
+//! is read in the map, which tells what is wrong.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,6 +31,7 @@ use crate::env::{is_resident, memory_is_short, will_need};
 use crate::table::encode::block::Layout;
 use crate::table::encode::filter;
 use crate::table::encode::search::Share;
+use crate::table::read::bypass::Bypass;
 use crate::table::read::cache::CachedRecord;
 use crate::table::read::get::{FoundValue, TableHit, Wanted};
 use crate::table::read::reader::{Keep, Table};
@@ -57,6 +62,10 @@ struct Block<'a> {
     is_short: bool,
     /// Memory is short, and a part of the mapped block was not there.
     is_read: bool,
+    /// It is to be read past the system's cache.
+    is_passed: bool,
+    /// Its body, which was read so.
+    own: Option<Bytes>,
 }
 
 impl From<CachedRecord> for TableHit {
@@ -113,10 +122,40 @@ impl<'a> Lookup<'a> {
         }))
     }
 
+    /// Reads those blocks that are to be read past the system's cache, all at once.
+    pub fn read_blocks<'b>(lookups: impl Iterator<Item = &'b mut Lookup<'a>>)
+    where
+        'a: 'b,
+    {
+        let mut passed: Vec<_> = lookups
+            .filter_map(|lookup| match &mut lookup.place {
+                LookupHit::Block(block) if block.is_passed => Some((lookup.table, block)),
+                _ => None,
+            })
+            .collect();
+        if let Some((table, _)) = passed.first()
+            && let Some(bypass) = table.bypass()
+        {
+            let wanted: Vec<_> = (passed.iter())
+                .map(|(table, block)| (table.stored.path.as_path(), block.place.clone()))
+                .collect();
+            for ((table, block), read) in passed.iter_mut().zip(bypass.read(&wanted)) {
+                block.own =
+                    read.and_then(|read| table.passed_body(block.number, &block.place, read));
+                if block.own.is_none() {
+                    table
+                        .mapped(&block.place)
+                        .inspect(|mapped| will_need(mapped));
+                }
+            }
+        }
+    }
+
     /// Finds the approximate entry in the block, if the block needs no decompression.
     pub fn find_entry(&mut self) -> Result<()> {
-        let LookupHit::Block(block) = &mut self.place else {
-            return Ok(());
+        let block = match &mut self.place {
+            LookupHit::Block(block) if block.own.is_none() => block,
+            _ => return Ok(()),
         };
         block.body = self
             .table
@@ -149,6 +188,9 @@ impl<'a> Lookup<'a> {
             }
         };
         let wanted = (hash, key, max);
+        if let Some(body) = block.own {
+            return table.get_in_passed(block.number, &body, wanted);
+        }
         match block.body {
             Some((map, range)) => {
                 let found = table.get_in::<Error>(block.number, map, range, wanted)?;
@@ -170,10 +212,13 @@ impl<'a> Block<'a> {
         (number, place): (usize, Range<u64>),
         is_short: bool,
     ) -> Block<'a> {
-        let mut is_read = false;
+        let (mut is_read, mut is_passed) = (false, false);
         if let Some(block) = table.mapped(&place) {
             if is_short {
                 is_read = !is_resident(block);
+                is_passed = is_read && table.is_passed(number);
+            }
+            if is_short && !is_passed {
                 will_need(block);
             }
             block.iter().rev().take(256).step_by(64).for_each(prefetch);
@@ -184,6 +229,8 @@ impl<'a> Block<'a> {
             body: None,
             is_short,
             is_read,
+            is_passed,
+            own: None,
         }
     }
 }
@@ -223,8 +270,53 @@ impl Table {
         let Some(mut lookup) = Lookup::past_filter(self, hash, key, true)? else {
             return Ok(None);
         };
+        Lookup::read_blocks([&mut lookup].into_iter());
         lookup.find_entry()?;
         lookup.finish(max)
+    }
+
+    fn bypass(&self) -> Option<&Bypass> {
+        self.cache.as_ref()?.bypass()
+    }
+
+    /// Whether block `number`, which is mapped and not in memory, is read past the system's cache.
+    fn is_passed(&self, number: usize) -> bool {
+        let is_cached = || self.has_packed() && self.cached_body(number).is_some();
+        self.bypass()
+            .is_some_and(|bypass| !is_cached() && bypass.is_due(self.is_checked(number as u64)))
+    }
+
+    /// The body of block `number` at `place`, of which these bytes were read. Where they are not sound the block is checked
+    /// again in the map: it may have been sound when it was read there.
+    fn passed_body(&self, number: usize, place: &Range<u64>, block: Bytes) -> Option<Bytes> {
+        let read = self.stored.sound_trailer(place, &block);
+        let body = read.and_then(|trailer| self.unpacked(place, &block, &trailer));
+        if body.is_err() {
+            self.note_check(number as u64, false);
+        }
+        body.ok()
+    }
+
+    /// Gets from the body of a block that was read past the system's cache, and caches the record. What is handed out keeps
+    /// no more of the block than a copy would take twice.
+    #[cold]
+    fn get_in_passed(
+        self: &Arc<Self>,
+        number: usize,
+        body: &Bytes,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<TableHit>> {
+        let mut found = self.get_in::<Error>(number, body, 0..body.len(), wanted)?;
+        self.cache_record(wanted, &found);
+        if let Some(TableHit {
+            value: FoundValue::Here(value),
+            ..
+        }) = &mut found
+            && value.len() < body.len() / 2
+        {
+            *value = Bytes::copy_from_slice(value);
+        }
+        Ok(found)
     }
 
     /// Gets from block `number` at `place`, which is compressed or not mapped.

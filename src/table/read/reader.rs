@@ -476,7 +476,7 @@ impl Table {
     }
 
     /// Notes the outcome of a check. What a job finds damaged is so for reads, which have checked it before.
-    fn note_check(&self, bit: u64, is_sound: bool) {
+    pub(in crate::table) fn note_check(&self, bit: u64, is_sound: bool) {
         let (word, bit) = (&self.checked[bit as usize / 64], 1 << (bit % 64));
         match is_sound && self.trusts_memory {
             true => word.fetch_or(bit, Ordering::Relaxed),

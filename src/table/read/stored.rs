@@ -59,10 +59,16 @@ impl Stored {
     /// The block at `place`, read and checked now.
     pub fn block(&self, place: &Range<u64>, access: Access) -> Result<(Bytes, Trailer)> {
         let block = self.part(place, access)?;
-        let trailer = self.trailer(place, &block)?;
+        let trailer = self.sound_trailer(place, &block)?;
+        Ok((block, trailer))
+    }
+
+    /// The trailer of the block at `place`, which is checked now.
+    pub fn sound_trailer(&self, place: &Range<u64>, block: &[u8]) -> Result<Trailer> {
+        let trailer = self.trailer(place, block)?;
         let covered = &block[..block.len() - 4];
         self.check(place.start, covered, trailer.crc, "a block")?;
-        Ok((block, trailer))
+        Ok(trailer)
     }
 
     /// The trailer of the block at `place`.
