@@ -214,8 +214,8 @@ impl Options {
 
     /// Bytes of memory for decompressed blocks, and under [`Reads::Pread`] for all blocks; else uncompressed ones are read
     /// where the system caches them. While memory is short, gets that read from the device cache the record that they
-    /// found instead of its block, in the same memory; an expired record leaves it within `reclaim_within`. Default
-    /// 256 MiB.
+    /// found instead of its block, in the same memory, and mostly read past the system's cache; an expired record leaves it
+    /// within `reclaim_within`. Default 256 MiB.
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
         self.cache_bytes = bytes.min(MOST_BYTES);
         self

@@ -149,7 +149,7 @@ pub fn is_resident(bytes: &[u8]) -> bool {
         if SEEN.get().is_pretended() {
             return false;
         }
-        const MOST_PAGES: usize = 64;
+        const MOST_PAGES: usize = 128;
         let page = rustix::param::page_size();
         let lead = bytes.as_ptr() as usize % page;
         let pages = (lead + bytes.len()).div_ceil(page);

@@ -262,7 +262,7 @@ impl Shared {
         Shared {
             // Cached records are swept by a thread that only the process that writes has.
             cache: Arc::new(match options.read_only {
-                _ if options.paranoid_memory_checks => BlockCache::none(),
+                _ if options.paranoid_memory_checks => BlockCache::none(options.fs.clone()),
                 true => BlockCache::new(options.cache_bytes),
                 false => BlockCache::with_records(options.cache_bytes, options.fs.clone()),
             }),

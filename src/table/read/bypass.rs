@@ -5,6 +5,8 @@
 //! in memory                                    in the map
 //! not in memory, and blocks are evicted        past the system's cache; one of MAPPED_ONE_IN in the map
 //! not in memory, otherwise                     in the map
+//! a piece of blocks for a job,
+//! not all in memory                            past the system's cache (src/table/walk/run_reader.rs)
 //! ```
 //!
 //! Reading a block in the map costs three page faults and evicts as many pages of others; what a get needs of it is one record,
@@ -64,6 +66,13 @@ impl Bypass {
         }
         let is_mapped = || self.turn.fetch_add(1, Ordering::Relaxed) % MAPPED_ONE_IN == 0;
         evictions > 0 && !is_mapped()
+    }
+
+    /// A piece of a file that a job reads, which says nothing about eviction; `None` where it is not read so.
+    pub fn read_piece(&self, path: &Path, piece: Range<u64>) -> Option<Bytes> {
+        let is_refused = self.evictions.load(Ordering::Relaxed) < 0;
+        let read = || self.read(&[(path, piece)]).pop().flatten();
+        if is_refused { None } else { read() }
     }
 
     /// Ranges of files, those that could be read so.

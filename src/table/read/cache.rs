@@ -186,9 +186,10 @@ impl BlockCache {
     }
 
     /// None, for readers that take no bit from memory on trust: nothing is cached, and a block that was checked is checked again.
-    pub fn none() -> BlockCache {
+    pub fn none(fs: Arc<dyn Fs>) -> BlockCache {
         BlockCache {
             trusts_memory: false,
+            bypass: Some(Bypass::new(fs)),
             ..BlockCache::new(0)
         }
     }

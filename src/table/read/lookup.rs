@@ -140,8 +140,7 @@ impl<'a> Lookup<'a> {
                 .map(|(table, block)| (table.stored.path.as_path(), block.place.clone()))
                 .collect();
             for ((table, block), read) in passed.iter_mut().zip(bypass.read(&wanted)) {
-                block.own =
-                    read.and_then(|read| table.passed_body(block.number, &block.place, read));
+                block.own = table.passed_body(block.number, &block.place, read);
                 if block.own.is_none() {
                     table
                         .mapped(&block.place)
@@ -275,7 +274,7 @@ impl Table {
         lookup.finish(max)
     }
 
-    fn bypass(&self) -> Option<&Bypass> {
+    pub(in crate::table) fn bypass(&self) -> Option<&Bypass> {
         self.cache.as_ref()?.bypass()
     }
 
@@ -286,15 +285,23 @@ impl Table {
             .is_some_and(|bypass| !is_cached() && bypass.is_due(self.is_checked(number as u64)))
     }
 
-    /// The body of block `number` at `place`, of which these bytes were read. Where they are not sound the block is checked
-    /// again in the map: it may have been sound when it was read there.
-    fn passed_body(&self, number: usize, place: &Range<u64>, block: Bytes) -> Option<Bytes> {
-        let read = self.stored.sound_trailer(place, &block);
-        let body = read.and_then(|trailer| self.unpacked(place, &block, &trailer));
-        if body.is_err() {
+    /// The body of block `number` at `place`, which was read past the system's cache. Where it could not be, or is not sound, the
+    /// block is checked again in the map, though it was sound when it was read there: so a failing device is an error, and
+    /// no signal.
+    pub(in crate::table) fn passed_body(
+        &self,
+        number: usize,
+        place: &Range<u64>,
+        read: Option<Bytes>,
+    ) -> Option<Bytes> {
+        let body = read.and_then(|block| {
+            let trailer = self.stored.sound_trailer(place, &block).ok()?;
+            self.unpacked(place, &block, &trailer).ok()
+        });
+        if body.is_none() {
             self.note_check(number as u64, false);
         }
-        body.ok()
+        body
     }
 
     /// Gets from the body of a block that was read past the system's cache, and caches the record. What is handed out keeps

@@ -9,7 +9,11 @@
 //! it has no dead spans, and knows one seek, the one to the first record. What it gives is stored again under a new checksum: so each
 //! block and large value is checked as it is read, however often it was before. An entry that does not decode is an error before
 //! the records that are decoded with it are shown.
+//!
+//! What is not in memory is read past the system's cache, a piece at a time: the job's result takes its place, so nobody reads it
+//! again, and what the cache has is left to those who do. A piece of which all is in memory is used as it is mapped.
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -18,6 +22,7 @@ use crate::base::Result;
 use crate::base::record::{RecordRef, key_prefix};
 use crate::data::cursor::{Cursor, Position, Seek};
 use crate::data::item::Pair;
+use crate::env::is_resident;
 use crate::expiry::ExpiryView;
 use crate::table::encode::block::{Entry, Layout};
 use crate::table::read::read_ahead::ReadAhead;
@@ -40,8 +45,45 @@ pub struct RunReader {
     /// The index of the current entry among these.
     at: usize,
     read_ahead: ReadAhead,
+    piece: Piece,
     /// The value of the current record, if it is large and was read.
     large: OnceLock<Bytes>,
+}
+
+/// Bytes of a table's file from a block on.
+#[derive(Default)]
+struct Piece {
+    /// Where they are in the file.
+    place: Range<u64>,
+    /// `None`: they are read in the map.
+    bytes: Option<Bytes>,
+}
+
+impl Piece {
+    const LEN: u64 = 256 << 10;
+
+    /// The piece of a table that begins with this block.
+    fn at(table: &Table, block: &Range<u64>) -> Piece {
+        let end = (block.start + Piece::LEN).min(table.footer.filter_at);
+        let place = block.start..end.max(block.end);
+        let read = || {
+            let is_absent = !is_resident(table.mapped(&place)?);
+            let bypass = table.bypass().filter(|_| is_absent)?;
+            bypass.read_piece(&table.stored.path, place.clone())
+        };
+        let bytes = read();
+        Piece { place, bytes }
+    }
+
+    fn holds(&self, block: &Range<u64>) -> bool {
+        self.place.start <= block.start && block.end <= self.place.end
+    }
+
+    fn block(&self, block: &Range<u64>) -> Option<Bytes> {
+        let from = |offset: u64| (offset - self.place.start) as usize;
+        let bytes = self.bytes.as_ref()?;
+        Some(bytes.slice(from(block.start)..from(block.end)))
+    }
 }
 
 /// So many entries are decoded at once: as many as most blocks have, and so few that a key with a million versions needs no
@@ -64,6 +106,7 @@ impl RunReader {
             decoded: 0,
             at: 0,
             read_ahead: ReadAhead::default(),
+            piece: Piece::default(),
             large: OnceLock::new(),
         }
     }
@@ -93,17 +136,28 @@ impl RunReader {
         let table = self.tables.get(self.table);
         if table.is_some_and(|table| number >= blocks(table)) {
             (self.table, number) = (self.table + 1, 0);
-            self.read_ahead = ReadAhead::default();
+            (self.read_ahead, self.piece) = (ReadAhead::default(), Piece::default());
         }
         let Some(table) = self.tables.get(self.table) else {
             return Ok(());
         };
         self.number = number;
-        let (place, access) = (table.place(number)?, self.read_ahead.access());
-        self.body = table.body_anew(number, &place, access)?;
-        if number + 1 < blocks(table) {
-            table.prefetch_block(|| table.place(number + 1), true, &mut self.read_ahead);
+        let place = table.place(number)?;
+        if !self.piece.holds(&place) {
+            self.piece = Piece::at(table, &place);
         }
+        let passed = self.piece.block(&place);
+        let passed = passed.and_then(|block| table.passed_body(number, &place, Some(block)));
+        self.body = match passed {
+            Some(body) => body,
+            None => {
+                let body = table.body_anew(number, &place, self.read_ahead.access())?;
+                if number + 1 < blocks(table) {
+                    table.prefetch_block(|| table.place(number + 1), true, &mut self.read_ahead);
+                }
+                body
+            }
+        };
         let layout = Layout::of(&self.body).map_err(|bad| table.block_fault(number, bad))?;
         self.layout = Some(layout);
         Ok(())
@@ -183,7 +237,7 @@ impl Cursor for RunReader {
             "a job reads all records"
         );
         (self.table, self.layout) = (0, None);
-        self.read_ahead = ReadAhead::default();
+        (self.read_ahead, self.piece) = (ReadAhead::default(), Piece::default());
         self.read_on()
     }
 
