@@ -79,7 +79,7 @@ impl Queue {
     /// Reads up to [`Queue::MOST`], and waits for all that the system has taken. After an error the queue has to be
     /// dropped before the requests' memory is used.
     fn read(&self, requests: &mut [Request<'_>]) -> io::Result<()> {
-        let told: Vec<_> = (requests.iter_mut().enumerate())
+        let mut told: Vec<_> = (requests.iter_mut().enumerate())
             .map(|(number, request)| Told {
                 number: number as u64,
                 descriptor: request.file.as_raw_fd() as u32,
@@ -89,12 +89,18 @@ impl Queue {
                 ..Told::default()
             })
             .collect();
-        let pointers: Vec<_> = told.iter().map(|told| &raw const *told).collect();
+        let mut pointers: Vec<_> = told.iter_mut().map(|told| &raw mut *told).collect();
         let mut ended = vec![Ended::default(); told.len()];
-        // SAFETY: the call reads as many pointers and what they point to. The memory that the system writes to is borrowed until
+        // SAFETY: the call reads as many pointers, and what they point to it reads and marks. The memory that the system writes to is borrowed until
         // all ends are known, here or where the queue is dropped.
-        let taken =
-            unsafe { libc::syscall(libc::SYS_io_submit, self.0, told.len(), pointers.as_ptr()) };
+        let taken = unsafe {
+            libc::syscall(
+                libc::SYS_io_submit,
+                self.0,
+                told.len(),
+                pointers.as_mut_ptr(),
+            )
+        };
         let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
         let mut known = 0;
         while known < taken {

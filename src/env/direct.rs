@@ -7,14 +7,15 @@
 //!
 //! One range is read by a call, several by one request to the system, so that the device has all of them at once. Whatever
 //! fails is no error but nothing: another way of reading says what is wrong with the file. A file system that has no such
-//! reads refuses them when the file is opened or read. Each read opens its file, so that tables hold no descriptors: some 2 us
-//! of the 80 that a device takes.
+//! reads refuses them when the file is opened or read. Each call opens its files, so that tables hold no descriptors: some 2 us
+//! of the 80 that a device takes. All calls together have MOST_OPEN of them at most, for the process needs others.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use rustix::fs::OFlags;
@@ -25,6 +26,9 @@ use super::system::zeros;
 
 /// A multiple of every device's.
 const SECTOR: usize = 4096;
+
+const MOST_OPEN: usize = 128;
+static OPEN: AtomicUsize = AtomicUsize::new(0);
 
 /// The bytes of each range, if they could be read.
 pub(super) fn read(wanted: &[(&Path, Range<u64>)]) -> Vec<Option<Bytes>> {
@@ -38,25 +42,49 @@ pub(super) fn read(wanted: &[(&Path, Range<u64>)]) -> Vec<Option<Bytes>> {
     match &mut requests[..] {
         [] => {}
         [request] => read_alone(request),
-        several => read_together(several),
+        several => {
+            read_together(several);
+            let left = several.iter_mut().filter(|request| *request.read == 0);
+            left.for_each(read_alone);
+        }
     }
     places.into_iter().map(|place| place?.bytes()).collect()
 }
 
 /// The files of a call, each opened once.
 #[derive(Default)]
-struct Files<'a>(Vec<(&'a Path, File)>);
+struct Files<'a>(Vec<(&'a Path, OpenFile)>);
 
 impl<'a> Files<'a> {
     /// The number of the file at `path`, if it can be opened so.
     fn open(&mut self, path: &'a Path) -> Option<usize> {
         let there = self.0.iter().position(|(opened, _)| *opened == path);
         there.or_else(|| {
-            let mut options = OpenOptions::new();
-            let file = files::open_as(options.read(true), path, OFlags::DIRECT).ok()?;
+            let file = OpenFile::new(path)?;
             self.0.push((path, file));
             Some(self.0.len() - 1)
         })
+    }
+}
+
+/// One of MOST_OPEN.
+struct OpenFile(Option<File>);
+
+impl OpenFile {
+    fn new(path: &Path) -> Option<OpenFile> {
+        let mut opened = OpenFile(None);
+        if OPEN.fetch_add(1, Ordering::Relaxed) < MOST_OPEN {
+            let mut options = OpenOptions::new();
+            opened.0 = files::open_as(options.read(true), path, OFlags::DIRECT).ok();
+        }
+        opened.0.is_some().then_some(opened)
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        drop(self.0.take());
+        OPEN.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -97,7 +125,7 @@ impl Place {
 
     fn request<'a>(&'a mut self, files: &'a Files<'_>) -> Request<'a> {
         Request {
-            file: &files.0[self.file].1,
+            file: files.0[self.file].1.0.as_ref().expect("it is open"),
             offset: self.at,
             memory: &mut self.memory[self.begin..self.begin + self.len],
             read: &mut self.read,

@@ -202,7 +202,7 @@ fn get_all(world: &World, times: u32) -> f64 {
 #[test]
 fn evicted_blocks_are_mostly_read_past_the_cache_of_the_system() {
     for compression in [Compression::None, Compression::Lz4] {
-        let world = world(Reads::Map, compression, 0);
+        let world = world(Reads::Map, compression, 1);
         assert!(world.get(0).is_some());
         let most = 0.96..0.975;
         let read = get_all(&world, 10);
@@ -221,7 +221,7 @@ fn evicted_blocks_are_mostly_read_past_the_cache_of_the_system() {
 
 #[test]
 fn what_cannot_be_read_past_the_cache_of_the_system_is_read_in_the_map() {
-    let world = world(Reads::Map, Compression::None, 0);
+    let world = world(Reads::Map, Compression::None, 1);
     assert!(world.get(0).is_some());
     assert!(get_all(&world, 2) > 0.5);
     let plan = FaultPlan {
@@ -242,7 +242,7 @@ fn what_cannot_be_read_past_the_cache_of_the_system_is_read_in_the_map() {
 
 #[test]
 fn a_container_that_is_read_past_the_cache_of_the_system_shows_each_of_its_versions() {
-    let world = world(Reads::Map, Compression::None, 0);
+    let world = world(Reads::Map, Compression::None, 1);
     let before = world.db.snapshot();
     for n in 0..ITEMS / 2 {
         world.items.put(key(n), "new").unwrap();
@@ -271,7 +271,7 @@ fn a_container_that_is_read_past_the_cache_of_the_system_shows_each_of_its_versi
 
 #[test]
 fn damage_that_is_read_past_the_cache_of_the_system_is_no_answer() {
-    let world = world(Reads::Map, Compression::None, 0);
+    let world = world(Reads::Map, Compression::None, 1);
     assert!(get_all(&world, 2) > 0.5);
     let tables = Path::new("/db/tables");
     let [table] = &world.sim.list(tables).unwrap()[..] else {

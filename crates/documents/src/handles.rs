@@ -95,7 +95,7 @@ impl Documents {
         let Some(_building) = container.upkeep().try_build() else {
             return Ok(());
         };
-        let (built, now) = (container.built()?, self.store().now());
+        let (now, built) = (self.store().now(), container.built()?);
         let is_lost = |built: Item| built.written_at() + LOST < now;
         match built.is_some_and(is_lost) {
             true => self.build(container),

@@ -29,7 +29,8 @@ pub struct Changed {
     pub changes: Vec<Change>,
     /// Where the next page goes on.
     pub position: ChangePosition,
-    /// The state's time, in milliseconds since 1970.
+    /// The state's time when the call began, in milliseconds since 1970: nothing was written before it that is neither told nor comes
+    /// with the next pages.
     pub at_ms: u64,
 }
 
@@ -59,6 +60,7 @@ impl<C: RaftTypeConfig> Reader<C> {
     /// Those of the engine: [`Error::ChangesGone`] where this state knows them no more. Another one may.
     pub fn changes(&self, since: ChangePosition, limit: usize) -> Result<Changed, Error> {
         let open = self.shared.open();
+        let at_ms = millis(open.db.now());
         let mut pages = open.db.changes_by_version(since, limit);
         let mut changes = vec![];
         while changes.is_empty()
@@ -69,7 +71,7 @@ impl<C: RaftTypeConfig> Reader<C> {
         Ok(Changed {
             changes,
             position: pages.position(),
-            at_ms: millis(open.db.now()),
+            at_ms,
         })
     }
 
@@ -117,7 +119,8 @@ pub struct Ended {
     pub ends: Vec<Expiration>,
     /// The moment of the next one, as known now; it may be over by the clock, and not by the state's time yet.
     pub next_due: Option<SystemTime>,
-    /// The state's time, in milliseconds since 1970.
+    /// The state's time when the call began, in milliseconds since 1970: nothing ended before it that is neither told nor comes with
+    /// the next calls.
     pub at_ms: u64,
 }
 
@@ -142,6 +145,7 @@ impl<C: RaftTypeConfig> Expirations<C> {
 
     fn pull(&mut self, most: usize) -> Result<Ended, Error> {
         let open = self.shared.open();
+        let at_ms = millis(open.db.now());
         let is_of_now = |(of, _): &(Weak<Open>, _)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(&open));
         let feed = match self.feed.take().filter(is_of_now) {
             Some((_, feed)) => feed,
@@ -155,7 +159,7 @@ impl<C: RaftTypeConfig> Expirations<C> {
         Ok(Ended {
             ends,
             next_due: feed.next_due(),
-            at_ms: millis(open.db.now()),
+            at_ms,
         })
     }
 }

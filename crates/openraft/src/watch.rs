@@ -44,7 +44,8 @@ pub struct Watch<C: RaftTypeConfig> {
 pub struct Watched {
     /// Those by now, in their order.
     pub events: Vec<WatchEvent>,
-    /// The state's time, in milliseconds since 1970.
+    /// The state's time when the call began, in milliseconds since 1970: nothing was written or ended before it that is neither
+    /// told nor comes with the next calls.
     pub at_ms: u64,
 }
 
@@ -114,6 +115,7 @@ impl<C: RaftTypeConfig> Watch<C> {
 
     fn pull(&mut self, most: usize) -> Result<Watched, Error> {
         let open = self.current()?;
+        let at_ms = millis(open.db.now());
         let mut events = vec![];
         if self.is_lost {
             events.push(WatchEvent::Lost { from: self.told });
@@ -124,10 +126,7 @@ impl<C: RaftTypeConfig> Watch<C> {
         }
         self.told = watch.told();
         self.is_lost = false;
-        Ok(Watched {
-            events,
-            at_ms: millis(open.db.now()),
-        })
+        Ok(Watched { events, at_ms })
     }
 
     /// Whether there is something to tell.

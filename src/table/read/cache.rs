@@ -180,7 +180,7 @@ impl BlockCache {
     pub fn with_records(bytes: usize, fs: Arc<dyn Fs>) -> BlockCache {
         BlockCache {
             takes_records: true,
-            bypass: Some(Bypass::new(fs)),
+            bypass: Some(Bypass::new(fs, bytes > 0)),
             ..BlockCache::new(bytes)
         }
     }
@@ -189,7 +189,7 @@ impl BlockCache {
     pub fn none(fs: Arc<dyn Fs>) -> BlockCache {
         BlockCache {
             trusts_memory: false,
-            bypass: Some(Bypass::new(fs)),
+            bypass: Some(Bypass::new(fs, false)),
             ..BlockCache::new(0)
         }
     }

@@ -215,7 +215,7 @@ impl<'a> Block<'a> {
         if let Some(block) = table.mapped(&place) {
             if is_short {
                 is_read = !is_resident(block);
-                is_passed = is_read && table.is_passed(number);
+                is_passed = table.is_passed(number, block.len(), is_read);
             }
             if is_short && !is_passed {
                 will_need(block);
@@ -278,11 +278,20 @@ impl Table {
         self.cache.as_ref()?.bypass()
     }
 
-    /// Whether block `number`, which is mapped and not in memory, is read past the system's cache.
-    fn is_passed(&self, number: usize) -> bool {
-        let is_cached = || self.has_packed() && self.cached_body(number).is_some();
-        self.bypass()
-            .is_some_and(|bypass| !is_cached() && bypass.is_due(self.is_checked(number as u64)))
+    /// Whether mapped block `number`, of `len` bytes, is read past the system's cache.
+    fn is_passed(&self, number: usize, len: usize, is_absent: bool) -> bool {
+        let Some(bypass) = self.bypass() else {
+            return false;
+        };
+        let was_read = self.is_checked(number as u64);
+        if !is_absent {
+            if was_read {
+                bypass.note_kept();
+            }
+            return false;
+        }
+        let is_cached = self.has_packed() && self.cached_body(number).is_some();
+        !is_cached && bypass.is_due(len, was_read)
     }
 
     /// The body of block `number` at `place`, which was read past the system's cache. Where it could not be, or is not sound, the
@@ -304,8 +313,8 @@ impl Table {
         body
     }
 
-    /// Gets from the body of a block that was read past the system's cache, and caches the record. What is handed out keeps
-    /// no more of the block than a copy would take twice.
+    /// Gets from the body of a block that was read past the system's cache, and caches the record. A value that is handed out
+    /// keeps nothing of the block.
     #[cold]
     fn get_in_passed(
         self: &Arc<Self>,
@@ -315,11 +324,8 @@ impl Table {
     ) -> Result<Option<TableHit>> {
         let mut found = self.get_in::<Error>(number, body, 0..body.len(), wanted)?;
         self.cache_record(wanted, &found);
-        if let Some(TableHit {
-            value: FoundValue::Here(value),
-            ..
-        }) = &mut found
-            && value.len() < body.len() / 2
+        if let Some(TableHit { value, .. }) = &mut found
+            && let FoundValue::Here(value) = value
         {
             *value = Bytes::copy_from_slice(value);
         }

@@ -25,6 +25,7 @@ use crate::data::item::Pair;
 use crate::env::is_resident;
 use crate::expiry::ExpiryView;
 use crate::table::encode::block::{Entry, Layout};
+use crate::table::read::bypass::Bypass;
 use crate::table::read::read_ahead::ReadAhead;
 use crate::table::read::reader::Table;
 
@@ -60,16 +61,16 @@ struct Piece {
 }
 
 impl Piece {
-    const LEN: u64 = 256 << 10;
-
-    /// The piece of a table that begins with this block.
+    /// The piece of a table that begins with this block. Large values lie between blocks, and are read in the map; so are blocks
+    /// then, or much would be read twice.
     fn at(table: &Table, block: &Range<u64>) -> Piece {
-        let end = (block.start + Piece::LEN).min(table.footer.filter_at);
+        let end = (block.start + Bypass::LONGEST).min(table.footer.filter_at);
         let place = block.start..end.max(block.end);
+        let is_whole = place.end == end && table.statistics.large_values == 0;
         let read = || {
+            let bypass = table.bypass().filter(|_| is_whole)?;
             let is_absent = !is_resident(table.mapped(&place)?);
-            let bypass = table.bypass().filter(|_| is_absent)?;
-            bypass.read_piece(&table.stored.path, place.clone())
+            is_absent.then(|| bypass.read_piece(&table.stored.path, place.clone()))?
         };
         let bytes = read();
         Piece { place, bytes }

@@ -335,7 +335,7 @@ impl Container {
     /// The quota, if there is one.
     pub async fn quota(&self) -> Result<Answered<Option<Quota>>, Error> {
         let name = self.name.clone();
-        let read = move |node: &Shared, at_ms| Ok((node.quota(&name)?, at_ms));
+        let read = move |node: &Shared, at_ms| node.at_one_moment(at_ms, || node.quota(&name));
         self.node.read(self.level, self.since, read).await
     }
 
@@ -358,7 +358,8 @@ impl Container {
     /// The default ttl, which ends items that have none of their own.
     pub async fn default_ttl(&self) -> Result<Answered<DefaultTtl>, Error> {
         let name = self.name.clone();
-        let read = move |node: &Shared, at_ms| Ok((node.default_ttl(&name)?, at_ms));
+        let read =
+            move |node: &Shared, at_ms| node.at_one_moment(at_ms, || node.default_ttl(&name));
         self.node.read(self.level, self.since, read).await
     }
 
@@ -389,7 +390,12 @@ impl Container {
         let name = self.name.clone();
         let read = move |node: &Shared, at_ms| {
             let view = node.view(&name, at_ms)?;
-            Ok((read(&view.container(&*name)?)?, view.at_ms))
+            let items = view.container(&*name).map_err(|error| match error {
+                // Dropped meanwhile.
+                ebbtide::Error::InvalidArgument { .. } => Error::NoContainer(name.to_string()),
+                error => error.into(),
+            })?;
+            Ok((read(&items)?, view.at_ms))
         };
         self.node.read(self.level, self.since, read).await
     }

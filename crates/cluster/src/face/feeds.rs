@@ -81,7 +81,8 @@ impl Container {
     /// How long ended items are kept for readers of [`Container::expirations`]; zero at first.
     pub async fn keep_expired(&self) -> Result<Answered<Duration>, Error> {
         let name = self.name.clone();
-        let read = move |node: &Shared, at_ms| Ok((node.keep_expired(&name)?, at_ms));
+        let read =
+            move |node: &Shared, at_ms| node.at_one_moment(at_ms, || node.keep_expired(&name));
         self.node.read(self.level, self.since, read).await
     }
 

@@ -357,7 +357,8 @@ impl Node {
     /// # Errors
     /// Those of a linearizable read.
     pub async fn containers(&self) -> Result<Answered<Vec<String>>, Error> {
-        let names = |node: &Shared, at_ms| Ok((node.replica.containers(), at_ms));
+        let names =
+            |node: &Shared, at_ms| node.at_one_moment(at_ms, || Ok(node.replica.containers()));
         let shared = &self.shared;
         shared
             .read(crate::ReadLevel::Linearizable, Token::default(), names)

@@ -189,6 +189,23 @@ impl Core {
         self.replica.keep_expired(container)
     }
 
+    /// What has no moment of its own, with one at which it was so, and which is not before this one.
+    pub fn at_one_moment<T>(
+        &self,
+        at_ms: u64,
+        read: impl Fn() -> Result<T, Error>,
+    ) -> Result<(T, u64), Error> {
+        let time_ms = || millis(self.replica.database().now());
+        loop {
+            let at_ms = at_ms.max(time_ms());
+            let read = read()?;
+            // Else entries have come of which it may have seen none, or the first ones.
+            if time_ms() <= at_ms {
+                return Ok((read, at_ms));
+            }
+        }
+    }
+
     /// The changes behind a position.
     pub fn changes(
         &self,

@@ -400,8 +400,11 @@ impl Replica {
         at_ms: u64,
     ) -> Result<(Option<ebbtide::Item>, u64), Error> {
         self.has(container)?;
-        let shown = self.reader.get(container, key, at_ms)?;
-        Ok((shown.item, shown.at_ms))
+        match self.reader.get(container, key, at_ms) {
+            Ok(shown) => Ok((shown.item, shown.at_ms)),
+            // Dropped meanwhile.
+            Err(error) => self.has(container).and(Err(error.into())),
+        }
     }
 
     /// All of the state at one moment that is not before this one.
