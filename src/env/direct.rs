@@ -27,6 +27,7 @@ use super::system::zeros;
 /// A multiple of every device's.
 const SECTOR: usize = 4096;
 
+/// Files that calls have open together.
 const MOST_OPEN: usize = 128;
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
