@@ -201,7 +201,7 @@ pub fn memory_was_known_short() -> bool {
 
 #[cfg(all(target_os = "linux", not(miri)))]
 thread_local! {
-    static SEEN: Cell<Seen> = const { Cell::new(Seen { calls_left: 0, read: 0, is_short: false, quiet: 0 }) };
+    static SEEN: Cell<Seen> = const { Cell::new(Seen { calls_left: 0, read: 0, is_short: false }) };
 }
 
 /// For tests: from now on memory is short for the calling thread, and nothing of a map is resident; or all is queried
@@ -213,7 +213,6 @@ pub fn pretend_memory_is_short(is_short: bool) {
         calls_left: if is_short { Seen::PRETENDED } else { 0 },
         read: 0,
         is_short,
-        quiet: 0,
     });
     #[cfg(not(all(target_os = "linux", not(miri))))]
     let _ = is_short;
@@ -228,8 +227,6 @@ struct Seen {
     /// [`device_waits`] at the last query.
     read: libc::c_long,
     is_short: bool,
-    /// Queries that found no wait since the last one that did.
-    quiet: u32,
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -238,9 +235,6 @@ impl Seen {
     const PRETENDED: u32 = u32::MAX;
     /// A call that must not wait counts as so many.
     const SOONER: u32 = 16;
-    /// After so many quiet queries memory is no longer short. Where nearly all gets are answered by cached records, whose blocks are
-    /// not in memory, waits are rare as long as these are used.
-    const QUIET: u32 = 64;
 
     #[inline]
     fn is_short_after(calls: u32) -> bool {
@@ -261,9 +255,7 @@ impl Seen {
     #[cold]
     fn look(&mut self) {
         let read = device_waits();
-        self.quiet = if read > self.read { 0 } else { self.quiet + 1 };
-        self.is_short = self.quiet == 0 || self.is_short && self.quiet < Seen::QUIET;
-        self.read = read;
+        (self.is_short, self.read) = (read > self.read, read);
         // A query costs as much as a get from memory.
         self.calls_left = if self.is_short { 64 } else { 512 };
     }

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ebbtide::internals::{Fault, FaultPlan, Fs, Sim, pretend_memory_is_short};
-use ebbtide::{Compression, Container, Database, DefaultTtl, ManualClock, Options, Reads, Ttl};
+use ebbtide::{
+    AtOnce, Compression, Container, Database, DefaultTtl, ManualClock, Options, Reads, Ttl,
+};
 
 const START: u64 = 1_800_000_000_000;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -176,11 +178,33 @@ fn records_leave_memory_when_memory_is_no_longer_short() {
     }
     pretend_memory_is_short(false);
     for _ in 0..2 {
+        assert!(world.get(1).is_some());
         world.clock.advance(MINUTE);
         world.db.step().unwrap();
     }
     assert_eq!(world.db.cached_bytes(), empty);
     assert!(world.get(1).is_some());
+}
+
+#[test]
+fn records_are_used_as_long_as_they_are_there() {
+    let world = world(Reads::Pread, Compression::None, 1 << 20);
+    for n in 0..ITEMS {
+        assert!(world.get(n).is_some());
+    }
+    pretend_memory_is_short(false);
+    let read = world.reads();
+    let keys: Vec<_> = (0..ITEMS).map(key).collect();
+    let values = world.items.get_many(&keys).unwrap();
+    for (n, value) in (0..ITEMS).zip(values) {
+        assert_eq!(world.get(n).unwrap(), value.unwrap().to_vec());
+        let at_once = world.items.try_get(key(n)).unwrap();
+        assert!(
+            matches!(at_once, AtOnce::Ready(Some(_))),
+            "{n}: {at_once:?}"
+        );
+    }
+    assert_eq!(world.reads(), read);
 }
 
 /// Every item is got so often, by single gets and by calls for several; the reads of files for each item.

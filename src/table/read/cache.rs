@@ -13,8 +13,8 @@
 //! Both kinds share the bound in bytes. A table has a part of its own each time that it is opened, and its file does
 //! not change, so no entry becomes stale. (By the table's id they would: when an older folder is put back under a
 //! follower, a file takes the place of another of its id.) But a cached record's bytes must not outlive the item, nor
-//! stay where they are no longer of use: [`sweep`] drops those of expired items, and all records if none was looked up
-//! since the last sweep.
+//! stay where they are no longer of use: [`sweep`] drops those of expired items, and all records if memory was not short for
+//! any get since the last sweep.
 //!
 //! [`sweep`]: BlockCache::sweep
 
@@ -75,12 +75,24 @@ impl TableCache {
         self.all.entries.insert((self.number, block), body);
     }
 
+    /// Whether there may be records.
+    #[inline(always)]
+    pub fn has_records(&self) -> bool {
+        self.all.has_records()
+    }
+
+    /// Memory is short: records stay until the sweep after the next one.
+    pub fn note_use(&self) {
+        if self.all.takes_records {
+            self.all.is_used.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// The newest version of a key in the table, if it is cached. `hash` is the key's.
     pub fn record(&self, hash: u64, key: &[u8]) -> Option<CachedRecord> {
-        if !self.all.takes_records {
+        if !self.has_records() {
             return None;
         }
-        self.all.is_used.store(true, Ordering::Relaxed);
         let bytes = self.all.entries.get(&(self.number, record_number(hash)))?;
         let (_, header, its_key, value_at) = parse(&bytes).expect(OWN);
         (its_key == key).then(|| CachedRecord {
@@ -125,7 +137,7 @@ pub struct BlockCache {
     bypass: Option<Bypass>,
     /// Whether a record was cached since the last sweep that left none.
     has_records: AtomicBool,
-    /// Whether a record was looked up since the last sweep.
+    /// Whether a record was looked for where memory was short since the last sweep.
     is_used: AtomicBool,
     /// When the last sweep was.
     swept_at: AtomicU64,
@@ -214,7 +226,7 @@ impl BlockCache {
         now < swept_at || u128::from(now.since(swept_at)) >= interval.as_millis()
     }
 
-    /// Drops the records that `is_dead`, and all if none was looked up since the last sweep.
+    /// Drops the records that `is_dead`, and all if memory was not short for a get since the last sweep.
     pub fn sweep(&self, now: Timestamp, is_dead: impl Fn(ContainerId, &Header) -> bool) {
         self.swept_at.store(now.0, Ordering::Relaxed);
         self.has_records.store(false, Ordering::Release);
@@ -339,7 +351,10 @@ mod tests {
         let table = TableCache::new(cache.clone());
         let (second, minute) = (Duration::from_secs(1), Timestamp(60_000));
         assert!(!cache.has_records(), "there is nothing");
-        let get = |hash| table.record(hash, b"key").is_some();
+        let get = |hash| {
+            table.note_use();
+            table.record(hash, b"key").is_some()
+        };
         for hash in 0..4 {
             assert!(!get(hash));
             let container = ContainerId(hash as u32 % 2);

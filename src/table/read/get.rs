@@ -87,10 +87,15 @@ impl Table {
             return Ok(self.get_in_short_memory(wanted)?);
         }
         let residency = self.residency::<P>();
-        if residency == Residency::Asked
-            && let Some(found) = self.cached_record(wanted)
+        if let Some(cache) = &self.cache
+            && cache.has_records()
         {
-            return Ok(Some(found));
+            if residency == Residency::Asked {
+                cache.note_use();
+            }
+            if let Some(found) = self.cached_record(wanted) {
+                return Ok(Some(found));
+            }
         }
         self.get_in_memory::<P>(wanted, residency)
     }

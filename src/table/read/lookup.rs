@@ -13,8 +13,9 @@
 //!
 //! The result of `finish` is that of [`Table::get`]; only the waiting differs.
 //!
-//! Where memory is short, gets, these and single ones, use cached records: the newest version of a key in this table
-//! (src/table/read/cache.rs). `start` looks for one, and asks for no block if it is there. `finish` caches the record whose block
+//! Gets, these and single ones, use cached records: the newest version of a key in this table (src/table/read/cache.rs). They are
+//! there where memory is short, or was of late: for the block of one is not in memory. `start` looks for one, and asks for no block
+//! if it is there. `finish` caches the record whose block
 //! was not in memory, if it is certain to be the newest version: no record of the table has a higher sequence number than
 //! the get may see. A cached version that is too new for a snapshot says nothing about older ones, so the block is read:
 //! in the map, or past the system's cache (src/table/read/bypass.rs). A block that cannot be read past it, or is not sound then,
@@ -101,10 +102,12 @@ impl<'a> Lookup<'a> {
         key: &'a [u8],
         is_short: bool,
     ) -> Result<Option<Lookup<'a>>> {
-        let cached = match &table.cache {
-            Some(cache) if is_short => cache.record(hash, key),
-            _ => None,
-        };
+        let cached = table.cache.as_ref().and_then(|cache| {
+            if is_short {
+                cache.note_use();
+            }
+            cache.record(hash, key)
+        });
         let place = match cached {
             Some(record) => LookupHit::Cached(record),
             None => match table.find_block::<Wait>(key, Residency::Trusted)? {
@@ -366,6 +369,7 @@ impl Table {
         &self,
         wanted: Wanted<'_>,
     ) -> Result<Option<TableHit>, P::Failure> {
+        self.cache.as_ref().inspect(|cache| cache.note_use());
         let found = self.cached_record(wanted);
         P::require(|| found.is_some())?;
         Ok(found)
