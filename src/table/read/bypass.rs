@@ -91,7 +91,7 @@ impl Bypass {
         }
     }
 
-    /// What another thread has seen meanwhile counts instead.
+    /// Notes it, unless another thread has noted something meanwhile: that counts instead.
     fn see(&self, before: i32, now: i32) {
         let relaxed = Ordering::Relaxed;
         if now != before {

@@ -10,7 +10,7 @@
 //! block and large value is checked as it is read, however often it was before. An entry that does not decode is an error before
 //! the records that are decoded with it are shown.
 //!
-//! What is not in memory is read past the system's cache, a piece at a time: the job's result takes its place, so nobody reads it
+//! A piece that is not in memory is read past the system's cache: the job's result takes its place, so nobody reads it
 //! again, and what the cache has is left to those who do. A piece of which all is in memory is used as it is mapped.
 
 use std::ops::Range;

@@ -189,7 +189,7 @@ impl Core {
         self.replica.keep_expired(container)
     }
 
-    /// What has no moment of its own, with one at which it was so, and which is not before this one.
+    /// Something that has no moment of its own, with one at which it was so and that is not before this one.
     pub fn at_one_moment<T>(
         &self,
         at_ms: u64,
