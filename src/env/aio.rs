@@ -91,8 +91,8 @@ impl Queue {
             .collect();
         let mut pointers: Vec<_> = told.iter_mut().map(|told| &raw mut *told).collect();
         let mut ended = vec![Ended::default(); told.len()];
-        // SAFETY: the call reads as many pointers, and what they point to it reads and marks. The memory that the system writes to is borrowed until
-        // all ends are known, here or where the queue is dropped.
+        // SAFETY: the call reads as many pointers, and reads and marks the structures that they point to. The memory that the
+        // system writes to is borrowed until all ends are known, here or where the queue is dropped.
         let taken = unsafe {
             libc::syscall(
                 libc::SYS_io_submit,

@@ -157,8 +157,9 @@ mod tests {
 
     #[test]
     fn ranges_are_read_as_they_are_in_their_files() {
-        // Not the folder for temporary files, which may be in memory.
-        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        // Not the folder for temporary files, which may be in memory, but that of this program.
+        let program = std::env::current_exe().unwrap();
+        let folder = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
         let paths = ["one", "other", "missing"].map(|name| folder.path().join(name));
         let content: Vec<u8> = (0..40_000_u32).map(|n| (n % 251) as u8).collect();
         let [one, other, missing] = &paths;
