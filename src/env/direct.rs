@@ -1,4 +1,4 @@
-//! Reads of finished files past the system's cache, for who caches what it needs itself.
+//! Direct reads: of finished files, past the system's cache. They are for callers that cache what they need themselves.
 //!
 //! ```text
 //! wanted           |......bytes......|                 of any place and length

@@ -379,7 +379,7 @@ impl Fs for Disk {
     }
 
     #[cfg(all(target_os = "linux", not(miri)))]
-    fn read_past_cache(&self, wanted: &[(&Path, Range<u64>)]) -> Vec<Option<Bytes>> {
+    fn read_direct(&self, wanted: &[(&Path, Range<u64>)]) -> Vec<Option<Bytes>> {
         direct::read(wanted)
     }
 

@@ -139,7 +139,7 @@ pub trait Fs: Send + Sync {
     fn reader(&self, path: &Path) -> Result<Box<dyn ReadAt>>;
     /// Ranges of finished files, from the device past the system's cache and all at once; none where that cannot be done,
     /// which says nothing about the file.
-    fn read_past_cache(&self, wanted: &[(&Path, Range<u64>)]) -> Vec<Option<Bytes>> {
+    fn read_direct(&self, wanted: &[(&Path, Range<u64>)]) -> Vec<Option<Bytes>> {
         vec![None; wanted.len()]
     }
     /// A copy of a whole file, which may be changing.

@@ -153,7 +153,7 @@ impl Fs for Sim {
         })
     }
 
-    fn read_past_cache(&self, wanted: &[(&Path, Range<u64>)]) -> Vec<Option<Bytes>> {
+    fn read_direct(&self, wanted: &[(&Path, Range<u64>)]) -> Vec<Option<Bytes>> {
         let read = |(path, range): &(&Path, Range<u64>)| {
             let len = (range.end - range.start) as usize;
             self.reader(path).ok()?.read_at(range.start, len).ok()

@@ -31,7 +31,7 @@ use crate::base::coding::{ByteReader, Malformed};
 use crate::base::record::{Base, Header};
 use crate::base::{ContainerId, Timestamp};
 use crate::env::Fs;
-use crate::table::read::bypass::Bypass;
+use crate::table::read::direct_reads::DirectReads;
 
 /// The bytes of an entry besides its own: key, handle, and its share of the map, rounded up.
 const ENTRY_OVERHEAD: u64 = 128;
@@ -60,9 +60,9 @@ impl TableCache {
         TableCache { all, number }
     }
 
-    /// [`BlockCache::bypass`].
-    pub fn bypass(&self) -> Option<&Bypass> {
-        self.all.bypass()
+    /// [`BlockCache::direct_reads`].
+    pub fn direct_reads(&self) -> Option<&DirectReads> {
+        self.all.direct_reads()
     }
 
     /// The body of a block, if it is cached.
@@ -134,7 +134,7 @@ pub struct BlockCache {
     takes_records: bool,
     /// Whether anything of a table stays trusted between two reads.
     trusts_memory: bool,
-    bypass: Option<Bypass>,
+    direct_reads: Option<DirectReads>,
     /// Whether a record was cached since the last sweep that left none.
     has_records: AtomicBool,
     /// Whether a record was looked for where memory was short since the last sweep.
@@ -181,7 +181,7 @@ impl BlockCache {
             ),
             takes_records: false,
             trusts_memory: true,
-            bypass: None,
+            direct_reads: None,
             has_records: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
             swept_at: AtomicU64::new(0),
@@ -192,7 +192,7 @@ impl BlockCache {
     pub fn with_records(bytes: usize, fs: Arc<dyn Fs>) -> BlockCache {
         BlockCache {
             takes_records: true,
-            bypass: Some(Bypass::new(fs, bytes > 0)),
+            direct_reads: Some(DirectReads::new(fs, bytes > 0)),
             ..BlockCache::new(bytes)
         }
     }
@@ -201,14 +201,14 @@ impl BlockCache {
     pub fn none(fs: Arc<dyn Fs>) -> BlockCache {
         BlockCache {
             trusts_memory: false,
-            bypass: Some(Bypass::new(fs, false)),
+            direct_reads: Some(DirectReads::new(fs, false)),
             ..BlockCache::new(0)
         }
     }
 
-    /// The way past the system's cache, where it is taken.
-    pub(in crate::table) fn bypass(&self) -> Option<&Bypass> {
-        self.bypass.as_ref()
+    /// The direct reads of tables, if there are such.
+    pub(in crate::table) fn direct_reads(&self) -> Option<&DirectReads> {
+        self.direct_reads.as_ref()
     }
 
     pub(in crate::table) fn trusts_memory(&self) -> bool {

@@ -18,8 +18,8 @@
 //! if it is there. `finish` caches the record whose block
 //! was not in memory, if it is certain to be the newest version: no record of the table has a higher sequence number than
 //! the get may see. A cached version that is too new for a snapshot says nothing about older ones, so the block is read:
-//! in the map, or past the system's cache (src/table/read/bypass.rs). A block that cannot be read past it, or is not sound then,
-//! is read in the map, which tells what is wrong.
+//! in the map, or directly (src/table/read/direct_reads.rs). A block that cannot be read directly, or is not sound then, is read
+//! in the map, which tells what is wrong.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,8 +32,8 @@ use crate::env::{is_resident, memory_is_short, will_need};
 use crate::table::encode::block::Layout;
 use crate::table::encode::filter;
 use crate::table::encode::search::Share;
-use crate::table::read::bypass::Bypass;
 use crate::table::read::cache::CachedRecord;
+use crate::table::read::direct_reads::DirectReads;
 use crate::table::read::get::{FoundValue, TableHit, Wanted};
 use crate::table::read::reader::{Keep, Table};
 use crate::table::read::ready::Residency;
@@ -64,7 +64,7 @@ struct Block<'a> {
     /// Memory is short, and a part of the mapped block was not there.
     is_read: bool,
     /// It is to be read past the system's cache.
-    is_passed: bool,
+    is_direct: bool,
     /// Its body, which was read so.
     own: Option<Bytes>,
 }
@@ -130,20 +130,20 @@ impl<'a> Lookup<'a> {
     where
         'a: 'b,
     {
-        let mut passed: Vec<_> = lookups
+        let mut direct: Vec<_> = lookups
             .filter_map(|lookup| match &mut lookup.place {
-                LookupHit::Block(block) if block.is_passed => Some((lookup.table, block)),
+                LookupHit::Block(block) if block.is_direct => Some((lookup.table, block)),
                 _ => None,
             })
             .collect();
-        if let Some((table, _)) = passed.first()
-            && let Some(bypass) = table.bypass()
+        if let Some((table, _)) = direct.first()
+            && let Some(direct_reads) = table.direct_reads()
         {
-            let wanted: Vec<_> = (passed.iter())
+            let wanted: Vec<_> = (direct.iter())
                 .map(|(table, block)| (table.stored.path.as_path(), block.place.clone()))
                 .collect();
-            for ((table, block), read) in passed.iter_mut().zip(bypass.read(&wanted)) {
-                block.own = table.passed_body(block.number, &block.place, read);
+            for ((table, block), read) in direct.iter_mut().zip(direct_reads.read(&wanted)) {
+                block.own = table.direct_body(block.number, &block.place, read);
                 if block.own.is_none() {
                     table
                         .mapped(&block.place)
@@ -191,7 +191,7 @@ impl<'a> Lookup<'a> {
         };
         let wanted = (hash, key, max);
         if let Some(body) = block.own {
-            return table.get_in_passed(block.number, &body, wanted);
+            return table.get_in_direct(block.number, &body, wanted);
         }
         match block.body {
             Some((map, range)) => {
@@ -214,13 +214,13 @@ impl<'a> Block<'a> {
         (number, place): (usize, Range<u64>),
         is_short: bool,
     ) -> Block<'a> {
-        let (mut is_read, mut is_passed) = (false, false);
+        let (mut is_read, mut is_direct) = (false, false);
         if let Some(block) = table.mapped(&place) {
             if is_short {
                 is_read = !is_resident(block);
-                is_passed = table.is_passed(number, block.len(), is_read);
+                is_direct = table.is_direct(number, block.len(), is_read);
             }
-            if is_short && !is_passed {
+            if is_short && !is_direct {
                 will_need(block);
             }
             block.iter().rev().take(256).step_by(64).for_each(prefetch);
@@ -231,7 +231,7 @@ impl<'a> Block<'a> {
             body: None,
             is_short,
             is_read,
-            is_passed,
+            is_direct,
             own: None,
         }
     }
@@ -277,30 +277,30 @@ impl Table {
         lookup.finish(max)
     }
 
-    pub(in crate::table) fn bypass(&self) -> Option<&Bypass> {
-        self.cache.as_ref()?.bypass()
+    pub(in crate::table) fn direct_reads(&self) -> Option<&DirectReads> {
+        self.cache.as_ref()?.direct_reads()
     }
 
     /// Whether mapped block `number`, of `len` bytes, is read past the system's cache.
-    fn is_passed(&self, number: usize, len: usize, is_absent: bool) -> bool {
-        let Some(bypass) = self.bypass() else {
+    fn is_direct(&self, number: usize, len: usize, is_absent: bool) -> bool {
+        let Some(direct_reads) = self.direct_reads() else {
             return false;
         };
         let was_read = self.is_checked(number as u64);
         if !is_absent {
             if was_read {
-                bypass.note_kept();
+                direct_reads.note_kept();
             }
             return false;
         }
         let is_cached = self.has_packed() && self.cached_body(number).is_some();
-        !is_cached && bypass.is_due(len, was_read)
+        !is_cached && direct_reads.is_due(len, was_read)
     }
 
     /// The body of block `number` at `place`, which was read past the system's cache. Where it could not be, or is not sound, the
     /// block is checked again in the map, though it was sound when it was read there: so a failing device is an error, and
     /// no signal.
-    pub(in crate::table) fn passed_body(
+    pub(in crate::table) fn direct_body(
         &self,
         number: usize,
         place: &Range<u64>,
@@ -319,7 +319,7 @@ impl Table {
     /// Gets from the body of a block that was read past the system's cache, and caches the record. A value that is handed out
     /// keeps nothing of the block.
     #[cold]
-    fn get_in_passed(
+    fn get_in_direct(
         self: &Arc<Self>,
         number: usize,
         body: &Bytes,

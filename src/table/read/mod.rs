@@ -1,7 +1,7 @@
 //! Open tables, and what is read of them without going through them: parts, one key, one record by its number.
 
 pub mod source;
-pub mod bypass;
+pub mod direct_reads;
 pub mod cache;
 pub mod read_ahead;
 pub mod stored;

@@ -25,7 +25,7 @@ use crate::data::item::Pair;
 use crate::env::is_resident;
 use crate::expiry::ExpiryView;
 use crate::table::encode::block::{Entry, Layout};
-use crate::table::read::bypass::Bypass;
+use crate::table::read::direct_reads::DirectReads;
 use crate::table::read::read_ahead::ReadAhead;
 use crate::table::read::reader::Table;
 
@@ -64,13 +64,13 @@ impl Piece {
     /// The piece of a table that begins with this block. Large values lie between blocks, and are read in the map; so are blocks
     /// then, or much would be read twice.
     fn at(table: &Table, block: &Range<u64>) -> Piece {
-        let end = (block.start + Bypass::LONGEST).min(table.footer.filter_at);
+        let end = (block.start + DirectReads::LONGEST).min(table.footer.filter_at);
         let place = block.start..end.max(block.end);
         let is_whole = place.end == end && table.statistics.large_values == 0;
         let read = || {
-            let bypass = table.bypass().filter(|_| is_whole)?;
+            let direct_reads = table.direct_reads().filter(|_| is_whole)?;
             let is_absent = !is_resident(table.mapped(&place)?);
-            is_absent.then(|| bypass.read_piece(&table.stored.path, place.clone()))?
+            is_absent.then(|| direct_reads.read_piece(&table.stored.path, place.clone()))?
         };
         let bytes = read();
         Piece { place, bytes }
@@ -147,9 +147,9 @@ impl RunReader {
         if !self.piece.holds(&place) {
             self.piece = Piece::at(table, &place);
         }
-        let passed = self.piece.block(&place);
-        let passed = passed.and_then(|block| table.passed_body(number, &place, Some(block)));
-        self.body = match passed {
+        let direct = self.piece.block(&place);
+        let direct = direct.and_then(|block| table.direct_body(number, &place, Some(block)));
+        self.body = match direct {
             Some(body) => body,
             None => {
                 let body = table.body_anew(number, &place, self.read_ahead.access())?;

@@ -1,24 +1,22 @@
-//! The choice between the map and a read past the system's cache, for a block that is not in memory.
+//! Direct reads (`O_DIRECT`), which go past the system's cache: which blocks are read so.
 //!
 //! ```text
-//! block                                        read
-//! in memory                                    in the map
-//! not in memory, and blocks are evicted        past the system's cache; one of MAPPED_ONE_IN in the map
-//! not in memory, otherwise                     in the map
-//! a piece of blocks for a job,
-//! not all in memory                            past the system's cache (src/table/walk/run_reader.rs)
+//! a block for a get     in memory                              read in the map
+//!                       not in memory, blocks are evicted      read directly; one in MAPPED_ONE_IN in the map
+//!                       not in memory, none are evicted        read in the map
+//! a piece for a job     all of it in memory                    read in the map
+//!                       otherwise                              read directly (src/table/walk/run_reader.rs)
 //! ```
 //!
-//! Reading a block in the map costs three page faults and evicts as many pages of others; what a get needs of it is one record,
-//! which is cached. So where memory is too short for what is read, it is read past the system's cache. Memory is too short
-//! where blocks are evicted: a block was read before, and is not in memory. A block that was never read says
-//! nothing: after a start all of them are such, and reading them in the map fills free memory. Where more of those that were read
-//! before are in memory than are not, they are read in the map, too: so it ends when there is room again.
+//! A get needs one record of a block, and caches that. To read the block in the map costs three page faults and evicts as many
+//! other pages, so a direct read is cheaper where memory is too short for the data. A block that was read before and is not in
+//! memory shows eviction. A block that was never read shows nothing: after a start all blocks are such, and reading them in the
+//! map fills free memory. A block that was read before and is still in memory counts against eviction, so direct reads end when
+//! there is room again.
 //!
-//! Some blocks are read in the map all the same: those that are asked for often come into memory so, and those that are asked
-//! for once mostly do not. (Admission by chance needs no memory of what was asked for; flash caches use it, as in CacheLib,
-//! OSDI '20.) One in 32, because such a read costs several times as much processor time: with one in eight they took a third of a
-//! get_many's (docs/measurements/rows.md).
+//! One block in 32 is read in the map all the same, so that blocks that are asked for often come into memory. (Such admission by
+//! chance remembers nothing of what was asked for; flash caches use it, as in CacheLib, OSDI '20.) With one in eight, these reads
+//! took a third of the processor time of a `get_many` (docs/decisions/reading-files.md).
 
 use std::ops::Range;
 use std::path::Path;
@@ -39,10 +37,10 @@ const REFUSALS: u32 = 16;
 /// Then so many evicted blocks come before the next try.
 const GIVEN_UP: i32 = -10_000 * EVICTED;
 
-/// The way past the system's cache, for the tables of a database.
-pub struct Bypass {
+/// The direct reads of a database's tables.
+pub struct DirectReads {
     fs: Arc<dyn Fs>,
-    /// Whether gets take it, too, and cache what they find.
+    /// Whether gets read directly, too, and cache what they find.
     is_for_gets: bool,
     /// Above 0: blocks are evicted.
     evictions: AtomicI32,
@@ -51,13 +49,13 @@ pub struct Bypass {
     refused: AtomicU32,
 }
 
-impl Bypass {
+impl DirectReads {
     /// More bytes are not read at once. The system is not asked about so many, either.
     pub const LONGEST: u64 = 256 << 10;
 
-    /// The way to the files of this file system.
-    pub fn new(fs: Arc<dyn Fs>, is_for_gets: bool) -> Bypass {
-        Bypass {
+    /// Of files of this file system.
+    pub fn new(fs: Arc<dyn Fs>, is_for_gets: bool) -> DirectReads {
+        DirectReads {
             fs,
             is_for_gets,
             evictions: AtomicI32::new(0),
@@ -66,9 +64,9 @@ impl Bypass {
         }
     }
 
-    /// Whether a get takes it for a block of `len` bytes that is not in memory; `was_read`: before, in the map.
+    /// Whether a get reads a block of `len` bytes directly, which is not in memory; `was_read`: before, in the map.
     pub fn is_due(&self, len: usize, was_read: bool) -> bool {
-        if !self.is_for_gets || len as u64 > Bypass::LONGEST {
+        if !self.is_for_gets || len as u64 > DirectReads::LONGEST {
             return false;
         }
         let evictions = self.evictions.load(Ordering::Relaxed);
@@ -110,7 +108,7 @@ impl Bypass {
 
     /// Ranges of files, those that could be read so: not that of a table that was removed under a reader.
     pub fn read(&self, wanted: &[(&Path, Range<u64>)]) -> Vec<Option<Bytes>> {
-        let read = self.fs.read_past_cache(wanted);
+        let read = self.fs.read_direct(wanted);
         let refused = match read.iter().any(Option::is_some) {
             true => 0,
             false => 1 + self.refused.load(Ordering::Relaxed),
@@ -128,61 +126,64 @@ mod tests {
     use super::*;
     use crate::env::MemoryDisk;
 
-    fn bypass() -> Bypass {
-        Bypass::new(Arc::new(MemoryDisk::new(Path::new("/"))), true)
+    fn direct_reads() -> DirectReads {
+        DirectReads::new(Arc::new(MemoryDisk::new(Path::new("/"))), true)
     }
 
-    fn taken(bypass: &Bypass, times: usize, was_read: bool) -> usize {
+    fn taken(direct_reads: &DirectReads, times: usize, was_read: bool) -> usize {
         (0..times)
-            .filter(|_| bypass.is_due(8 << 10, was_read))
+            .filter(|_| direct_reads.is_due(8 << 10, was_read))
             .count()
     }
 
     #[test]
     fn what_was_never_read_fills_free_memory() {
-        assert_eq!(taken(&bypass(), 10_000, false), 0);
+        assert_eq!(taken(&direct_reads(), 10_000, false), 0);
     }
 
     #[test]
     fn where_blocks_are_evicted_most_are_read_past_the_cache() {
-        let bypass = bypass();
-        assert!(!bypass.is_due(8 << 10, true), "nothing was evicted before");
-        assert_eq!(taken(&bypass, 3_200, true), 3_100);
-        assert!(taken(&bypass, 3_200, false) >= 3_090, "for a while");
-        taken(&bypass, 10_000, false);
-        assert_eq!(taken(&bypass, 800, false), 0, "nothing is evicted");
+        let direct_reads = direct_reads();
+        assert!(
+            !direct_reads.is_due(8 << 10, true),
+            "nothing was evicted before"
+        );
+        assert_eq!(taken(&direct_reads, 3_200, true), 3_100);
+        assert!(taken(&direct_reads, 3_200, false) >= 3_090, "for a while");
+        taken(&direct_reads, 10_000, false);
+        assert_eq!(taken(&direct_reads, 800, false), 0, "nothing is evicted");
     }
 
     #[test]
     fn where_most_of_what_was_read_is_in_memory_blocks_are_read_into_it() {
-        let bypass = bypass();
+        let direct_reads = direct_reads();
         for (kept, expected) in [(1, 386), (3, 0)] {
-            let mut passed = 0;
+            let mut direct = 0;
             for _ in 0..400 {
-                passed += taken(&bypass, 1, true);
-                (0..kept - 1).for_each(|_| bypass.note_kept());
+                direct += taken(&direct_reads, 1, true);
+                (0..kept - 1).for_each(|_| direct_reads.note_kept());
             }
-            assert_eq!(passed, expected, "{kept}");
-            (0..100).for_each(|_| bypass.note_kept());
+            assert_eq!(direct, expected, "{kept}");
+            (0..100).for_each(|_| direct_reads.note_kept());
         }
     }
 
     #[test]
     fn long_blocks_say_nothing() {
-        let bypass = bypass();
-        assert!(!(0..100).any(|_| bypass.is_due(1 << 20, true)));
-        assert!(!bypass.is_due(8 << 10, false));
+        let direct_reads = direct_reads();
+        assert!(!(0..100).any(|_| direct_reads.is_due(1 << 20, true)));
+        assert!(!direct_reads.is_due(8 << 10, false));
     }
 
     #[test]
     fn after_reads_that_were_refused_none_is_tried_for_long() {
-        let bypass = bypass();
-        assert!(taken(&bypass, 10, true) > 0);
+        let direct_reads = direct_reads();
+        assert!(taken(&direct_reads, 10, true) > 0);
         for _ in 0..REFUSALS {
-            assert!(taken(&bypass, 10, true) > 0);
-            assert_eq!(bypass.read(&[(Path::new("a file"), 0..10)]), [None]);
+            assert!(taken(&direct_reads, 10, true) > 0);
+            assert_eq!(direct_reads.read(&[(Path::new("a file"), 0..10)]), [None]);
         }
-        assert_eq!(taken(&bypass, 9_000, true), 0);
-        assert!(taken(&bypass, 2_000, true) > 0);
+        assert_eq!(taken(&direct_reads, 9_000, true), 0);
+        assert!(taken(&direct_reads, 2_000, true) > 0);
     }
 }
