@@ -1,8 +1,9 @@
 //! Goal: where memory is short, gets answer from cached records: without reading a file, judged as always, within the
-//! bound of the cache; and the bytes of expired items leave memory by the clock.
+//! bound of the cache; and the bytes of expired items leave memory by the clock. Blocks that were evicted are read directly, or
+//! in the map where they cannot be; damage is no answer either way.
 //!
-//! Method: memory is pretended to be short for the test's thread, on a simulated disk whose reads are counted. That gets
-//! are right over whole histories is for tests/contract/model.rs.
+//! Method: memory is pretended to be short for the test's thread, and no page of a map to be in memory, on a simulated disk whose
+//! reads are counted. That gets are right over whole histories is for tests/contract/model.rs.
 
 use std::path::Path;
 use std::sync::Arc;
