@@ -135,11 +135,14 @@ mod tests {
                     }
                 });
             }
-            for _ in 0..150 {
+            for round in 0.. {
                 let (expected, found) = both(store);
                 seen += found.len();
                 if expected != found {
                     apart = Some((expected, found));
+                }
+                // The others may not have begun yet.
+                if apart.is_some() || round >= 150 && seen > 0 {
                     break;
                 }
                 // Only this thread moves the clock: not while it compares.
@@ -149,7 +152,6 @@ mod tests {
             is_over.store(true, Ordering::Relaxed);
         });
         assert_eq!(apart, None, "sessions, and what the index holds");
-        assert!(seen > 0, "nobody was logged in");
     }
 
     #[test]

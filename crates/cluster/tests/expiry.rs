@@ -279,11 +279,9 @@ async fn a_bounded_read_asks_nobody_while_its_node_is_not_too_far_behind() {
     let bounded = last
         .container("c")
         .at(ReadLevel::Bounded(Duration::from_millis(150)));
-    until("what is closed is heard", async || {
-        bounded
-            .get("k")
-            .await
-            .is_ok_and(|got| got.value.is_some() && got.token >= put.token)
+    until("what is closed is heard and reached", async || {
+        let got = bounded.get("k").await;
+        last.status().is_ready && got.is_ok_and(|got| got.value.is_some() && got.token >= put.token)
     })
     .await;
     // Nothing is answered about a moment that is not closed: 100 ms later this node still answers at the one that is.

@@ -188,7 +188,7 @@ impl BlockCache {
         }
     }
 
-    /// The same with records, which reads past the system's cache fill; the caller calls [`BlockCache::sweep`].
+    /// The same with records, which gets of evicted blocks fill; the caller calls [`BlockCache::sweep`].
     pub fn with_records(bytes: usize, fs: Arc<dyn Fs>) -> BlockCache {
         BlockCache {
             takes_records: true,

@@ -3,7 +3,7 @@
 //! | level | index and moment are |
 //! | --- | --- |
 //! | linearizable | the leader's, by a round with a majority (I3) |
-//! | bounded | those that the leader told last, if they are young enough; else as linearizable |
+//! | bounded | the last that the leader told and this replica has come to, if they are young enough; else as linearizable |
 //! | local | what is applied |
 //!
 //! Invariants:
@@ -13,7 +13,7 @@
 //! 3. The token of an answer has an index that is not below that of any entry that the answer saw.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -25,10 +25,12 @@ use super::{Core, Node, Shared};
 use crate::calls::{self, Asked, ClosedAt, Read};
 use crate::face::{Answered, Error, ReadLevel, Token};
 use crate::machine::body::{Body, millis};
-use crate::raft::{Ends, Keys, Watching};
+use crate::raft::{Ends, Keys, Place, Watching};
 
 /// A node that has applied what the leader had so long ago is caught up, in milliseconds of the own uptime.
 const CAUGHT_UP_MS: u64 = 5_000;
+/// A message of the leader is late by less, in milliseconds: it gives up asking before.
+const OVERTAKEN_MS: u64 = 1_000;
 /// Readers of ends have time moved so often at most, in milliseconds.
 const TICK_MS: u64 = 100;
 /// A read that waits asks so often whether this node still serves.
@@ -38,47 +40,70 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct Bound(Mutex<Heard>);
 
+/// A word, and the own uptime when it came.
+type Word = (ClosedAt, u64);
+
 #[derive(Clone, Copy, Default)]
 struct Heard {
-    /// The last one, and the own uptime then.
-    last: Option<(ClosedAt, u64)>,
+    last: Option<Word>,
+    /// The last one that this replica was seen to have come to: where entries come all the time, the last one is often ahead.
+    reached: Option<Word>,
     /// The own uptime when one came and what the one before it had told was applied.
     caught_up: Option<u64>,
 }
 
+impl Heard {
+    fn look(&mut self, place: Place) {
+        let is_here =
+            |(closed, _): &Word| closed.index <= place.index && closed.at_ms <= place.until_ms;
+        self.reached = self.last.filter(is_here).or(self.reached);
+    }
+}
+
 impl Bound {
-    /// A message that was overtaken by a later one changes nothing.
-    pub(super) fn heard(&self, closed: ClosedAt, uptime_ms: u64, applied: u64) {
-        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_later =
-            |(last, _): &(ClosedAt, u64)| (last.now_ms, last.index) < (closed.now_ms, closed.index);
+    /// A message that was overtaken by a later one changes nothing. One of a leader whose clock is behind the last leader's is taken
+    /// when no other has come for a while.
+    fn heard(&self, closed: ClosedAt, uptime_ms: u64, place: Place) {
+        let mut heard = self.lock();
+        heard.look(place);
+        let is_later = |(last, heard_ms): &Word| {
+            (last.now_ms, last.index) < (closed.now_ms, closed.index)
+                || uptime_ms.saturating_sub(*heard_ms) >= OVERTAKEN_MS
+        };
         if heard.last.as_ref().is_none_or(is_later) {
             let known = heard.last.map_or(closed.index, |(last, _)| last.index);
-            if known <= applied {
+            if known <= place.index {
                 heard.caught_up = Some(uptime_ms);
             }
             heard.last = Some((closed, uptime_ms));
         }
     }
 
-    fn get(&self) -> Heard {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The last word that this replica, which is there, has come to.
+    fn reached(&self, place: Place) -> Option<Word> {
+        let mut heard = self.lock();
+        heard.look(place);
+        heard.reached
     }
 
-    fn last(&self) -> Option<(ClosedAt, u64)> {
-        self.get().last
+    fn get(&self) -> Heard {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Heard> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Core {
     pub(super) fn heard_closed(&self, closed: ClosedAt) {
-        let applied = self.replica.place().index;
-        self.bound.heard(closed, self.clock.uptime(), applied);
+        let place = self.replica.place();
+        self.bound.heard(closed, self.clock.uptime(), place);
     }
 
     /// The own uptime when the leader was heard last.
     pub(super) fn heard_at(&self) -> Option<u64> {
-        self.bound.last().map(|(_, uptime_ms)| uptime_ms)
+        self.bound.get().last.map(|(_, uptime_ms)| uptime_ms)
     }
 
     /// Whether this node leads, or has applied all that the leader had some seconds ago.
@@ -116,27 +141,21 @@ impl Core {
 
     /// A place that is at most so far behind the leader, if this node knows one and is there.
     fn bounded(&self, within: Duration) -> Option<(u64, u64)> {
-        let (closed, ago_ms) = match self.replica.closed(self.clock.wall()) {
-            Some((at_ms, index, now_ms)) if self.replica.is_leading() => {
-                let closed = ClosedAt {
-                    at_ms,
-                    index,
-                    now_ms,
-                };
-                (closed, 0)
-            }
-            _ => {
-                let (closed, heard) = self.bound.last()?;
-                (closed, self.clock.uptime().saturating_sub(heard))
+        let led = self.replica.closed(self.clock.wall());
+        let led = led.filter(|_| self.replica.is_leading());
+        let place = self.replica.place();
+        let (index, at_ms, now_ms) = match led {
+            Some((at_ms, index, now_ms)) if at_ms <= place.until_ms => (index, at_ms, now_ms),
+            Some(_) => return None,
+            None => {
+                let (closed, heard_ms) = self.bound.reached(place)?;
+                let ago_ms = self.clock.uptime().saturating_sub(heard_ms);
+                (closed.index, closed.at_ms, closed.now_ms + ago_ms)
             }
         };
-        let place = self.replica.place();
-        if place.index < closed.index || place.until_ms < closed.at_ms {
-            return None;
-        }
-        let at_ms = closed.at_ms.max(place.time_ms);
-        let behind_ms = (closed.now_ms + ago_ms).saturating_sub(at_ms);
-        (u128::from(behind_ms) <= within.as_millis()).then_some((closed.index, at_ms))
+        let at_ms = at_ms.max(place.time_ms);
+        let behind_ms = now_ms.saturating_sub(at_ms);
+        (u128::from(behind_ms) <= within.as_millis()).then_some((index, at_ms))
     }
 
     /// Waits until this replica has applied an entry.
@@ -343,5 +362,50 @@ impl Shared {
             Ok(Answered::new(value, token))
         });
         reading.await.map_err(|_| Error::Closed)?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn word(index: u64, ms: u64) -> ClosedAt {
+        ClosedAt {
+            at_ms: ms,
+            index,
+            now_ms: ms,
+        }
+    }
+
+    const fn at(index: u64, ms: u64) -> Place {
+        Place {
+            index,
+            time_ms: ms,
+            until_ms: ms,
+        }
+    }
+
+    #[test]
+    fn the_last_word_that_was_come_to_stands_until_a_later_one_is() {
+        let bound = Bound::default();
+        bound.heard(word(5, 100), 10, at(4, 100));
+        assert_eq!(bound.reached(at(4, 100)), None);
+        assert_eq!(bound.reached(at(5, 99)), None);
+        bound.heard(word(6, 150), 60, at(5, 100));
+        bound.heard(word(7, 200), 110, at(5, 100));
+        assert_eq!(bound.reached(at(5, 100)), Some((word(5, 100), 10)));
+        assert_eq!(bound.reached(at(7, 200)), Some((word(7, 200), 110)));
+    }
+
+    #[test]
+    fn an_overtaken_word_is_none_and_one_of_a_leader_with_its_clock_behind_is_one() {
+        let (bound, place) = (Bound::default(), at(9, 900));
+        bound.heard(word(9, 900), 0, place);
+        bound.heard(word(8, 850), 50, place);
+        assert_eq!(bound.reached(place), Some((word(9, 900), 0)));
+        bound.heard(word(9, 300), OVERTAKEN_MS, place);
+        let word = (word(9, 300), OVERTAKEN_MS);
+        assert_eq!(bound.reached(place), Some(word));
+        assert_eq!(bound.get().caught_up, Some(OVERTAKEN_MS));
     }
 }
