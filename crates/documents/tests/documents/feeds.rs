@@ -19,8 +19,10 @@ fn lists_go_on_by_plain_data() {
         c.create(&key(), &body(&format!("a{n}"), "")).unwrap();
     }
     c.create(&key(), &body("b", "")).unwrap();
-    c.create(&"l".into(), b"{\"id\":\"a0\",\"p\":\"l\"}")
-        .unwrap();
+    for id in ["a0", "a1"] {
+        let text = format!("{{\"id\":\"{id}\",\"p\":\"l\"}}");
+        c.create(&"l".into(), text.as_bytes()).unwrap();
+    }
     let scope = Scope {
         partition_key: key(),
         id_prefix: "a".into(),
@@ -34,12 +36,16 @@ fn lists_go_on_by_plain_data() {
         from = Some(serde_json::from_str(&serde_json::to_string(&next).unwrap()).unwrap());
     }
     assert_eq!(found, (0..10).map(|n| format!("a{n}")).collect::<Vec<_>>());
-    // A continuation of another scope, or of nothing.
-    refused(c.list(&Scope::partition("l"), 3, from.as_ref()), 400);
-    let mut forged = serde_json::to_value(&from).unwrap();
-    forged["after"] = "%".into();
-    let forged: Continuation = serde_json::from_value(forged).unwrap();
-    refused(c.list(&scope, 3, Some(&forged)), 400);
+    // A continuation of another scope, of nothing, and one of this scope with a key of another.
+    let other = Scope::partition("l");
+    refused(c.list(&other, 3, from.as_ref()), 400);
+    let others = serde_json::to_value(c.list(&other, 1, None).unwrap().continuation).unwrap();
+    for after in ["%".into(), others["after"].clone()] {
+        let mut forged = serde_json::to_value(&from).unwrap();
+        forged["after"] = after;
+        let forged: Continuation = serde_json::from_value(forged).unwrap();
+        refused(c.list(&scope, 3, Some(&forged)), 400);
+    }
     refused(
         c.list(
             &Scope {
@@ -56,10 +62,10 @@ fn lists_go_on_by_plain_data() {
             .unwrap()
             .documents
             .len(),
-        12
+        13
     );
     assert_eq!(
-        c.list(&Scope::everything(), 12, None).unwrap().continuation,
+        c.list(&Scope::everything(), 13, None).unwrap().continuation,
         None
     );
 }
