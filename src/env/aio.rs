@@ -10,6 +10,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A read of a range of a file.
 pub(super) struct Request<'a> {
@@ -35,8 +36,12 @@ pub(super) fn read_together(requests: &mut [Request<'_>]) {
     }
 }
 
-/// A thread's queue.
+/// A thread's queue, one of MOST_QUEUES of the process: all processes of a system share what queues may hold
+/// (`/proc/sys/fs/aio-max-nr`, 65 536 as a rule, of which one takes 64 or more).
 struct Queue(libc::c_ulong);
+
+const MOST_QUEUES: usize = 64;
+static QUEUES: AtomicUsize = AtomicUsize::new(0);
 
 /// A read, as the system is told: `struct iocb` of linux/aio_abi.h.
 #[repr(C)]
@@ -71,9 +76,15 @@ impl Queue {
 
     fn new() -> Option<Queue> {
         let mut id: libc::c_ulong = 0;
-        // SAFETY: the call writes the number alone, which outlives it.
-        let made = unsafe { libc::syscall(libc::SYS_io_setup, Queue::MOST, &raw mut id) };
-        (made == 0).then_some(Queue(id))
+        if QUEUES.fetch_add(1, Ordering::Relaxed) < MOST_QUEUES {
+            // SAFETY: the call writes the number alone, which outlives it.
+            let made = unsafe { libc::syscall(libc::SYS_io_setup, Queue::MOST, &raw mut id) };
+            if made == 0 {
+                return Some(Queue(id));
+            }
+        }
+        QUEUES.fetch_sub(1, Ordering::Relaxed);
+        None
     }
 
     /// Reads up to [`Queue::MOST`], and waits for all that the system has taken. After an error the queue has to be
@@ -128,5 +139,23 @@ impl Drop for Queue {
     fn drop(&mut self) {
         // SAFETY: the call takes a number. It waits for all reads that have not ended.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
+        QUEUES.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_so_many_queues_and_no_more() {
+        let kept: Vec<_> = std::iter::from_fn(Queue::new).collect();
+        // Other tests may have some; a system that has no such reads gives none.
+        let most = kept.len();
+        assert!(most <= MOST_QUEUES);
+        drop(kept);
+        if most > 0 {
+            assert!(Queue::new().is_some(), "they were given back");
+        }
     }
 }

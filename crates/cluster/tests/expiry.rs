@@ -267,8 +267,7 @@ async fn a_token_shows_the_own_writes_and_one_of_another_cluster_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bounded_read_asks_nobody_while_its_node_is_not_too_far_behind() {
-    let mut cluster =
-        Cluster::with(3, |options| options.patience(Duration::from_secs(5))).await;
+    let mut cluster = Cluster::with(3, |options| options.patience(Duration::from_secs(5))).await;
     let c = cluster.nodes[0].create_container("c").await.unwrap();
     let put = c
         .put_with_ttl("k", "v", Duration::from_millis(100))

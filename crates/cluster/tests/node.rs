@@ -282,8 +282,7 @@ async fn writes_go_on_when_the_leader_is_lost_and_it_comes_back_as_it_was() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_majority_nothing_is_answered_but_what_a_node_has() {
-    let mut cluster =
-        Cluster::with(3, |options| options.patience(Duration::from_secs(5))).await;
+    let mut cluster = Cluster::with(3, |options| options.patience(Duration::from_secs(5))).await;
     cluster.nodes[0].create_container("c").await.unwrap();
     let written = cluster.nodes[0].container("c").put("k", "v").await.unwrap();
     let last = cluster.nodes[2]
