@@ -1,6 +1,8 @@
 //! Internals for tests and fuzz targets of the engine, with the feature `unstable-internals`; not part of the public API, and
 //! free to change.
 
+use crate::Container;
+
 pub use crate::base::Wait;
 pub use crate::base::coding::{ByteReader, Malformed, put_frame, put_varint, read_frame};
 pub use crate::base::hash::hash_key;
@@ -20,6 +22,12 @@ pub use crate::expiry::{
 };
 pub use crate::table::{BlockCache, Expected, Table, TableBuilder, TableMeta, TableOptions};
 pub use crate::wal::{FrameHeader, FrameKind, Log, LogOptions, PayloadCrc, replay};
+
+/// Flips a bit of a key's newest record in memory, as failing memory would. False: none is there.
+pub fn flip_in_memory(container: &Container, key: &[u8], bit: usize) -> bool {
+    let engine = container.engine();
+    engine.flip_in_memory(container.state(), key, bit)
+}
 
 /// The decoders of file parts, without the checksums before them, for fuzzing.
 pub mod pieces {

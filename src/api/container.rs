@@ -588,13 +588,3 @@ impl AsRef<Container> for Container {
         self
     }
 }
-
-/// For tests of the engine.
-#[cfg(any(test, feature = "unstable-internals"))]
-#[doc(hidden)]
-impl Container {
-    /// Flips a bit of a key's newest record in memory, as failing memory would. False: none is there.
-    pub fn flip_in_memory(&self, key: &[u8], bit: usize) -> bool {
-        self.engine.flip_in_memory(&self.state, key, bit)
-    }
-}

@@ -40,7 +40,7 @@ use bytes::Bytes;
 
 use crate::base::error::{BEYOND_REPAIR, Error, Result};
 use crate::base::file_name;
-use crate::catalog::edit::Catalogue;
+use crate::catalog::catalogue::Catalogue;
 use crate::catalog::manifest::{copy_path, highest_edit, no_copy_path, sum};
 use crate::env::Fs;
 use crate::wal::{holds_chain, log_files, salvage};

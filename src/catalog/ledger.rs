@@ -34,7 +34,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, Timestamp, file_name};
 use crate::catalog::branch::{Branch, StatePosition};
-use crate::catalog::edit::{Catalogue, Change, ContainerRecord, Edit, RunRecord};
+use crate::catalog::catalogue::Catalogue;
+use crate::catalog::edit::{Change, ContainerRecord, Edit, RunRecord};
 use crate::expiry::{DefaultMillis, Settings};
 
 /// The history of a database's containers up to one moment: their default ttls, floors, expiry commands and range

@@ -40,7 +40,8 @@ use std::sync::Arc;
 
 use crate::base::coding::{ByteReader, FRAME_HEADER_LEN, put_frame, read_frame};
 use crate::base::{ContainerId, Error, Result, Timestamp, file_name};
-use crate::catalog::edit::{Catalogue, Change, Edit, Logged, Step};
+use crate::catalog::catalogue::{Catalogue, Step};
+use crate::catalog::edit::{Change, Edit, Logged};
 use crate::env::{File, Fs, make_dir, sync_name};
 
 const MAGIC: &[u8; 8] = b"EBBTIDEM";

@@ -4,12 +4,13 @@
 //! Version ── Run ── TableFile                      what a reader pins; each never changes      version.rs run.rs table_file.rs
 //!    │        └── RunFacts ── TableFacts           the same as plain values, for the policy    facts.rs
 //!    │
-//! Change: runs appear, go, are replaced            an edit: all or nothing                     edit.rs
+//! Change: runs appear, go, are replaced            an edit: all or nothing                     edit.rs catalogue.rs
 //!    │
 //! manifest-000007 = edits in order, and a copy     what a crash leaves, and whether it counts  manifest.rs current.rs
 //! ```
 
 mod branch;
+mod catalogue;
 mod edit;
 mod facts;
 mod table_file;
@@ -19,10 +20,11 @@ mod manifest;
 mod current;
 mod ledger;
 
+pub use catalogue::Catalogue;
 pub use current::{
     CurrentManifest, LoadedManifest, expect_no_others, find_current, manifest_stamp,
 };
-pub use edit::{Catalogue, Change, ContainerRecord, Edit, Logged, RunId, RunRecord, TableRecord};
+pub use edit::{Change, ContainerRecord, Edit, Logged, RunId, RunRecord, TableRecord};
 pub use facts::{Facts, RunFacts, TableFacts};
 pub use ledger::{Ledger, Telling};
 pub use manifest::{

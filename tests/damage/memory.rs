@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use ebbtide::internals::flip_in_memory;
 use ebbtide::{Batch, Compression, Container, Database, Error, Options, Reads, Ttl, Update};
 use testkit::random::Random;
 use testkit::stage::{PATH, Stage, after, pairs, seconds};
@@ -56,7 +57,7 @@ fn a_flipped_bit_of_a_memtable_reaches_no_table() {
         let before = pairs(stage.c.iter());
         let key = format!("k{:02}", random.below(ITEMS));
         let bit = random.below(1 << 20);
-        assert!(stage.c.flip_in_memory(key.as_bytes(), bit));
+        assert!(flip_in_memory(&stage.c, key.as_bytes(), bit));
         let failed = stage.db.flush().expect_err("it is found");
         assert!(is_memory(&failed), "{flip}: {failed}");
         let refused = stage.c.put("more", "v").expect_err("no write is taken");
@@ -87,7 +88,7 @@ fn a_flipped_bit_of_a_memtable_is_no_answer_to_a_paranoid_read() {
         let c = db.container("c").expect("it is there");
         let before = pairs(c.iter());
         let (key, value) = &before[random.below(before.len())];
-        assert!(c.flip_in_memory(key.as_bytes(), random.below(1 << 20)));
+        assert!(flip_in_memory(&c, key.as_bytes(), random.below(1 << 20)));
         let is_refused = |read: ebbtide::Result<Option<ebbtide::Value>>| match read {
             Ok(None) => false,
             Ok(Some(read)) => panic!("{flip}: an answer, {:?} for {value:?}", &*read),
@@ -115,11 +116,11 @@ fn a_flipped_bit_of_a_memtable_is_not_written_again() {
         let stage = filled(&mut random);
         let before = pairs(stage.c.iter());
         let (key, _) = &before[random.below(before.len())];
-        assert!(
-            stage
-                .c
-                .flip_in_memory(key.as_bytes(), random.below(1 << 20))
-        );
+        assert!(flip_in_memory(
+            &stage.c,
+            key.as_bytes(),
+            random.below(1 << 20)
+        ));
         let (db, c) = (&stage.db, &stage.c);
         let mut batch = Batch::new();
         let written = match flip % 8 {

@@ -1,6 +1,6 @@
 //! Changes of the catalogue by operations of the log.
 
-use super::{Catalogue, Change, ContainerRecord};
+use super::{Change, ContainerRecord};
 use crate::base::{ContainerId, Seq, Timestamp};
 use crate::data::new_container::NewContainer;
 use crate::expiry::Settings;
@@ -14,24 +14,6 @@ pub struct Logged {
     pub settled: Timestamp,
     /// The changes, in order.
     pub changes: Vec<Change>,
-}
-
-impl Catalogue {
-    /// Applies what was logged, but for settings that an edit has changed later; or says why it does not fit.
-    pub fn note(&mut self, logged: &Logged) -> Result<(), String> {
-        self.time_high_water = self.time_high_water.max(logged.settled);
-        let is_known = |change: &Change| match change {
-            Change::Settings(id, _, seq) => {
-                let record = self.containers.get(id);
-                record.is_some_and(|record| record.settings_seq >= *seq)
-            }
-            _ => false,
-        };
-        let news = logged.changes.iter().filter(|change| !is_known(change));
-        let mut news: Vec<Change> = news.cloned().collect();
-        news.push(Change::Repeated(logged.seq));
-        self.change_all(&news)
-    }
 }
 
 impl ContainerRecord {

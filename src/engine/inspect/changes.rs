@@ -51,7 +51,7 @@ use crate::engine::parts::passes::PassReads;
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::snapshots::SnapshotPin;
 use crate::engine::parts::state::ContainerState;
-use crate::engine::read::point::Source;
+use crate::engine::read::source::Source;
 use crate::expiry::ExpiryView;
 use crate::table::RunCursor;
 

@@ -3,4 +3,5 @@
 pub mod point;
 pub mod random;
 pub mod scan;
+pub mod source;
 pub mod many;

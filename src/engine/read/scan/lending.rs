@@ -12,7 +12,8 @@
 
 use std::ops::ControlFlow;
 
-use super::{Progress, Scan, Walks, views};
+use super::walks::Walks;
+use super::{Progress, Scan, views};
 use crate::base::{Result, Timestamp};
 #[cfg(feature = "tokio")]
 use crate::data::item::Item;

@@ -1,5 +1,8 @@
 use super::*;
+use crate::catalog::edit::{RunId, TableRecord};
 use crate::data::batch::KeyRange;
+use crate::expiry::DefaultMillis;
+use crate::values::Compression;
 
 fn container(id: u32, name: &str) -> ContainerRecord {
     ContainerRecord {
