@@ -11,7 +11,6 @@ mod queries;
 mod replica_indexes;
 mod replicas;
 mod threads;
-mod ttl;
 mod writes;
 
 use std::time::Duration;
