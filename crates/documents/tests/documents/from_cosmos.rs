@@ -216,7 +216,7 @@ fn rule_07_an_expired_document_is_in_no_answer() {
     c.create(&key(), &body("1", "")).unwrap();
 }
 
-/// What has expired stays gone.
+/// Documents that have expired stay gone.
 #[test]
 fn rule_08_a_changed_default_counts_at_once_for_what_is_there() {
     let (documents, clock) = documents();
