@@ -14,7 +14,7 @@
 #![cfg(unix)]
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -29,27 +29,10 @@ use testkit::patience::wait_until;
 use testkit::process;
 use testkit::random::Random;
 
+use crate::kill::{TELLS, write_until_killed};
+
 const CHILD: &str = "EBBTIDE_FOLLOW_CHILD";
 const SEED: &str = "EBBTIDE_FOLLOW_SEED";
-/// The line of the child before its first number, behind the lines of the test harness.
-const TELLS: &[u8] = b"the numbers follow\n";
-
-/// Writes step by step, from the first that is not there, until it is killed.
-fn write_until_killed(path: &Path) {
-    let mut random = Random(testkit::env(SEED, 0));
-    let durability = random.pick(&[Durability::Sync, Durability::Buffered, Durability::Buffered]);
-    let oracle = Oracle::open(path, &options(durability)).unwrap();
-    let mut n = oracle.latest().unwrap() + 1;
-    let mut told = std::io::stdout();
-    told.write_all(TELLS).unwrap();
-    loop {
-        oracle.take(n).unwrap();
-        told.write_all(&n.to_le_bytes()).unwrap();
-        told.flush().unwrap();
-        oracle.stir(n, &mut random).unwrap();
-        n += 1;
-    }
-}
 
 /// A child that writes, and the last number it told of.
 struct Life {
@@ -142,7 +125,7 @@ fn compare_snapshot(db: &Database, expected: &mut Expected) {
 #[test]
 fn followers_see_what_a_killed_process_has_told() {
     if let Some(path) = std::env::var_os(CHILD) {
-        return write_until_killed(Path::new(&path));
+        return write_until_killed(Path::new(&path), testkit::env(SEED, 0));
     }
     let kills = testkit::env("EBBTIDE_KILLS", 20);
     let mut random = Random(testkit::env("EBBTIDE_SEED", 1));

@@ -33,6 +33,21 @@ fn open(sim: &Sim, clock: &ManualClock, memtable_bytes: usize) -> Database {
 
 const MEMTABLE: usize = 512 << 10;
 
+fn ttl_of(lives: bool) -> Ttl {
+    match lives {
+        true => Ttl::Never,
+        false => Ttl::After(LIFE),
+    }
+}
+
+/// A database on a disk of so many KiB.
+fn disk_of(kib: u64) -> (Sim, ManualClock, Database) {
+    let (sim, clock) = (Sim::new(3), ManualClock::new(START));
+    sim.set_capacity(kib << 10);
+    let db = open(&sim, &clock, MEMTABLE);
+    (sim, clock, db)
+}
+
 /// Puts items, each with the lifetime that `ttl` says, until one finds no room. How many there are.
 fn fill(c: &Container, clock: &ManualClock, ttl: impl Fn(u32) -> Ttl) -> u32 {
     for n in 0u32.. {
@@ -47,9 +62,7 @@ fn fill(c: &Container, clock: &ManualClock, ttl: impl Fn(u32) -> Ttl) -> u32 {
 
 /// A database that nobody flushes, on a disk that takes less than its memtable; how many items it took.
 fn filled(ttl: impl Fn(u32) -> Ttl) -> (Sim, ManualClock, u32) {
-    let (sim, clock) = (Sim::new(3), ManualClock::new(START));
-    sim.set_capacity(480 << 10);
-    let db = open(&sim, &clock, MEMTABLE);
+    let (sim, clock, db) = disk_of(480);
     let c = db.container("c").unwrap();
     c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     let count = fill(&c, &clock, ttl);
@@ -73,12 +86,16 @@ fn run_background(db: &Database) {
 }
 
 #[track_caller]
-fn takes_writes(db: &Database, what: &str) {
-    let c = db.container("c").unwrap();
-    for n in 0..100u32 {
+fn takes_writes_of(c: &Container, count: u32, what: &str) {
+    for n in 0..count {
         c.put_with_ttl(format!("again {n}"), [1; 500], Ttl::Never)
             .unwrap_or_else(|error| panic!("{what}: {error}"));
     }
+}
+
+#[track_caller]
+fn takes_writes(db: &Database, what: &str) {
+    takes_writes_of(&db.container("c").unwrap(), 100, what);
     db.sync().unwrap_or_else(|error| panic!("{what}: {error}"));
 }
 
@@ -99,13 +116,29 @@ fn end(sim: &Sim, clock: &ManualClock, how: &str) -> Sim {
     }
 }
 
+/// The same with a clock of its own, and without a byte left.
+fn ended(sim: &Sim, clock: &ManualClock, how: &str) -> (Sim, ManualClock) {
+    let sim = end(sim, clock, how);
+    take_the_rest(&sim);
+    (sim, ManualClock::new(clock.wall()))
+}
+
+/// There are so many items, also after a kill and after a power cut.
+#[track_caller]
+fn lasts(sim: &Sim, clock: &ManualClock, memtable: usize, count: usize, what: &str) {
+    for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
+        let db = open(&after, clock, memtable);
+        let c = db.container("c").unwrap();
+        assert_eq!(c.iter().count(), count, "{what}");
+    }
+}
+
 #[test]
 fn what_expired_on_a_full_disk_is_given_back_after_a_reopen() {
     let (sim, clock, count) = filled(|_| Ttl::After(LIFE));
     for how in ENDS {
         for memtable in [MEMTABLE, MEMTABLE / 8] {
-            let (sim, clock) = (end(&sim, &clock, how), ManualClock::new(clock_of(&clock)));
-            take_the_rest(&sim);
+            let (sim, clock) = ended(&sim, &clock, how);
             let what = format!("{how}, {memtable} bytes of memory");
             let db = open(&sim, &clock, memtable);
             let c = db.container("c").unwrap();
@@ -120,11 +153,7 @@ fn what_expired_on_a_full_disk_is_given_back_after_a_reopen() {
             assert_eq!(c.stats().expired_bytes, 0, "{what}");
             takes_writes(&db, &what);
             db.flush().unwrap();
-            for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
-                let db = open(&after, &clock, memtable);
-                let c = db.container("c").unwrap();
-                assert_eq!(c.iter().count(), 100, "{what}");
-            }
+            lasts(&sim, &clock, memtable, 100, &what);
         }
     }
 }
@@ -146,8 +175,7 @@ fn the_first_write_after_a_reopen_finds_the_room_of_what_has_expired() {
     for how in ENDS {
         for (call, first) in first {
             for ended_before in [true, false] {
-                let (sim, clock) = (end(&sim, &clock, how), ManualClock::new(clock_of(&clock)));
-                take_the_rest(&sim);
+                let (sim, clock) = ended(&sim, &clock, how);
                 let what = format!("{how}, {call}, ended before the open: {ended_before}");
                 if ended_before {
                     clock.advance(2 * LIFE);
@@ -172,7 +200,7 @@ fn a_transaction_sees_that_what_it_misses_was_given_back() {
     let (sim, clock, _) = filled(|_| Ttl::After(LIFE));
     take_the_rest(&sim);
     for some_live in [false, true] {
-        let (sim, clock) = (sim.kill(), ManualClock::new(clock_of(&clock)));
+        let (sim, clock) = (sim.kill(), ManualClock::new(clock.wall()));
         let db = open(&sim, &clock, MEMTABLE);
         let c = db.container("c").unwrap();
         let transaction = db.begin();
@@ -194,18 +222,11 @@ fn a_transaction_sees_that_what_it_misses_was_given_back() {
 #[test]
 fn the_living_among_the_dead_keep_no_full_disk_full() {
     let lives = |n: u32| n.is_multiple_of(40);
-    let ttl = |n| {
-        if lives(n) {
-            Ttl::Never
-        } else {
-            Ttl::After(LIFE)
-        }
-    };
+    let ttl = |n| ttl_of(lives(n));
     let (sim, clock, count) = filled(ttl);
     let living = (0..count).filter(|n| lives(*n)).count();
     for how in ENDS {
-        let (sim, clock) = (end(&sim, &clock, how), ManualClock::new(clock_of(&clock)));
-        take_the_rest(&sim);
+        let (sim, clock) = ended(&sim, &clock, how);
         let db = open(&sim, &clock, MEMTABLE);
         let c = db.container("c").unwrap();
         assert_eq!(c.iter().count(), count as usize, "{how}");
@@ -219,11 +240,7 @@ fn the_living_among_the_dead_keep_no_full_disk_full() {
         assert!(stats.disk_bytes < 300 << 10, "{how}: {stats:?}");
         assert_eq!(c.iter().count(), living, "{how}");
         takes_writes(&db, how);
-        for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
-            let db = open(&after, &clock, MEMTABLE);
-            let c = db.container("c").unwrap();
-            assert_eq!(c.iter().count(), living + 100, "{how}");
-        }
+        lasts(&sim, &clock, MEMTABLE, living + 100, how);
     }
 }
 
@@ -232,9 +249,7 @@ fn the_living_among_the_dead_keep_no_full_disk_full() {
 #[test]
 fn however_many_live_the_dead_are_given_back() {
     for (live_of_ten, containers) in [(2, 1), (4, 1), (6, 1), (3, 3)] {
-        let (sim, clock) = (Sim::new(3), ManualClock::new(START));
-        sim.set_capacity(480 << 10);
-        let db = open(&sim, &clock, MEMTABLE);
+        let (sim, clock, db) = disk_of(480);
         let names: Vec<String> = (0..containers).map(|n| format!("c{n}")).collect();
         let all: Vec<_> = names
             .iter()
@@ -243,11 +258,7 @@ fn however_many_live_the_dead_are_given_back() {
         let lives = |n: u32| n / containers % 10 < live_of_ten;
         let mut count = 0u32;
         let full = loop {
-            let ttl = if lives(count) {
-                Ttl::Never
-            } else {
-                Ttl::After(LIFE)
-            };
+            let ttl = ttl_of(lives(count));
             let c = &all[(count % containers) as usize];
             match c.put_with_ttl(count.to_be_bytes(), [count as u8; 300], ttl) {
                 Ok(()) => count += 1,
@@ -264,8 +275,7 @@ fn however_many_live_the_dead_are_given_back() {
         };
         for how in ENDS {
             let what = format!("{live_of_ten} of ten live, {containers} containers, {how}");
-            let (sim, clock) = (end(&sim, &clock, how), ManualClock::new(clock_of(&clock)));
-            take_the_rest(&sim);
+            let (sim, clock) = ended(&sim, &clock, how);
             let db = open(&sim, &clock, MEMTABLE);
             run_background(&db);
             clock.advance(2 * LIFE);
@@ -307,9 +317,7 @@ type Living = BTreeMap<Vec<u8>, u8>;
 
 /// Puts, deletes and range deletes over few keys, older ones in tables, newer ones in the log, until the disk is full.
 fn mixed(synced: bool) -> (Sim, ManualClock, Living) {
-    let (sim, clock) = (Sim::new(3), ManualClock::new(START));
-    sim.set_capacity(600 << 10);
-    let db = open(&sim, &clock, MEMTABLE);
+    let (sim, clock, db) = disk_of(600);
     let c = db.container("c").unwrap();
     let mut living = Living::new();
     for n in 0u32.. {
@@ -324,11 +332,7 @@ fn mixed(synced: bool) -> (Sim, ManualClock, Living) {
                 deleted.map(|()| living.retain(|at, _| at[..] < key[..] || at[..] >= to[..]))
             }
             of_fifty => {
-                let ttl = if of_fifty % 5 < 3 {
-                    Ttl::Never
-                } else {
-                    Ttl::After(LIFE)
-                };
+                let ttl = ttl_of(of_fifty % 5 < 3);
                 c.put_with_ttl(key, [n as u8; 300], ttl)
                     .map(|()| match ttl {
                         Ttl::Never => drop(living.insert(key.to_vec(), n as u8)),
@@ -417,9 +421,7 @@ fn crash_while_the_front_is_flushed(synced: bool) {
 #[test]
 fn the_ring_of_an_old_log_goes_once_the_segments_hold_its_frames() {
     const COUNT: u32 = 40;
-    let (sim, clock) = (Sim::new(3), ManualClock::new(START));
-    sim.set_capacity(480 << 10);
-    let db = open(&sim, &clock, MEMTABLE);
+    let (sim, clock, db) = disk_of(480);
     let c = db.container("c").unwrap();
     // Fewer than the ring has room for: they are in it alone.
     for n in 0..COUNT {
@@ -481,11 +483,7 @@ fn threads_that_give_back_an_old_log_do_not_hurry_ahead_of_its_manifest() {
             }
         });
         clock.advance(4 * LIFE);
-        for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
-            let db = open(&after, &clock, MEMTABLE);
-            let found = db.container("c").unwrap().iter().count();
-            assert_eq!(found, living, "round {round}");
-        }
+        lasts(&sim, &clock, MEMTABLE, living, &format!("round {round}"));
     }
 }
 
@@ -495,14 +493,12 @@ fn threads_that_give_back_an_old_log_do_not_hurry_ahead_of_its_manifest() {
 fn a_memtable_that_finds_no_room_is_flushed_by_parts() {
     for live_of_ten in [0, 3, 6] {
         let what = format!("{live_of_ten} of ten live");
-        let (sim, clock) = (Sim::new(3), ManualClock::new(START));
-        sim.set_capacity(800 << 10);
-        let db = open(&sim, &clock, MEMTABLE);
+        let (sim, clock, db) = disk_of(800);
         let (c, seldom) = (db.container("c").unwrap(), db.container("seldom").unwrap());
         let mut living = 0;
         let full = (0u32..).find_map(|n| {
             let lives = n % 10 < live_of_ten;
-            let ttl = if lives { Ttl::Never } else { Ttl::After(LIFE) };
+            let ttl = ttl_of(lives);
             if n % 100 == 0 {
                 seldom.put(n.to_be_bytes(), "seldom").unwrap();
                 // The log's thread has its turn, as it has beside a writer.
@@ -529,7 +525,7 @@ fn a_memtable_that_finds_no_room_is_flushed_by_parts() {
         }
         assert_eq!(c.iter().count(), living, "{what}");
         assert_eq!(c.stats().expired_bytes, 0, "{what}");
-        takes_writes_of(&c, &what);
+        takes_writes_of(&c, 20, &what);
         for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
             let db = open(&after, &clock, MEMTABLE);
             let found = db.container("c").unwrap().iter().count();
@@ -543,17 +539,12 @@ fn a_memtable_that_finds_no_room_is_flushed_by_parts() {
 fn a_log_of_one_segment_goes_on_when_nothing_in_it_is_needed() {
     // And where there is room for one alone it goes on in a small one.
     for (living, kib) in [(0, 290), (20, 290), (0, 240), (20, 240)] {
-        let (sim, clock) = (Sim::new(3), ManualClock::new(START));
-        sim.set_capacity(kib << 10);
-        let db = open(&sim, &clock, MEMTABLE);
+        let (sim, clock, db) = disk_of(kib);
         let c = db.container("c").unwrap();
         for round in 0..5 {
             let mut count = 0u32;
             let full = loop {
-                let ttl = match count < living {
-                    true => Ttl::Never,
-                    false => Ttl::After(LIFE),
-                };
+                let ttl = ttl_of(count < living);
                 match c.put_with_ttl(count.to_be_bytes(), [1; 300], ttl) {
                     Ok(()) => count += 1,
                     Err(full) => break full,
@@ -579,9 +570,7 @@ fn a_log_of_one_segment_goes_on_when_nothing_in_it_is_needed() {
 // A write that is larger than all the room there is leaves nothing to do for the background.
 #[test]
 fn a_write_that_never_finds_room_keeps_no_thread_busy() {
-    let (sim, clock) = (Sim::new(3), ManualClock::new(START));
-    sim.set_capacity(400 << 10);
-    let db = open(&sim, &clock, MEMTABLE);
+    let (_sim, _clock, db) = disk_of(400);
     let c = db.container("c").unwrap();
     for _ in 0..3 {
         assert!(c.put("large", vec![1; 600 << 10]).unwrap_err().is_full());
@@ -590,25 +579,11 @@ fn a_write_that_never_finds_room_keeps_no_thread_busy() {
     }
 }
 
-fn takes_writes_of(c: &Container, what: &str) {
-    for n in 0..20u32 {
-        c.put_with_ttl(format!("again {n}"), [1; 500], Ttl::Never)
-            .unwrap_or_else(|error| panic!("{what}: {error}"));
-    }
-}
-
-fn clock_of(clock: &ManualClock) -> u64 {
-    clock.wall()
-}
-
 // Between the edit that lets go of a log and a new one nothing was lost, and no number is given twice.
 #[test]
 fn a_crash_after_the_old_log_was_let_go_of_loses_nothing() {
     for dated in [u32::MAX, 450] {
-        let (sim, clock, count) = filled(|n| match n < dated {
-            true => Ttl::After(LIFE),
-            false => Ttl::Never,
-        });
+        let (sim, clock, count) = filled(|n| ttl_of(n >= dated));
         let kept = count.saturating_sub(dated) as usize;
         let sim = sim.kill();
         clock.advance(2 * LIFE);
@@ -646,33 +621,22 @@ fn a_crash_after_the_old_log_was_let_go_of_loses_nothing() {
 // The first to expire lie in the first segments: these go, and what lives goes on.
 #[test]
 fn segments_of_what_has_expired_go_from_the_front() {
-    let (sim, clock, count) = filled(|n| match n {
-        0..450 => Ttl::After(LIFE),
-        _ => Ttl::Never,
-    });
+    let (sim, clock, count) = filled(|n| ttl_of(n >= 450));
     for how in ENDS {
-        let (sim, clock) = (end(&sim, &clock, how), ManualClock::new(clock_of(&clock)));
-        take_the_rest(&sim);
+        let (sim, clock) = ended(&sim, &clock, how);
         let db = open(&sim, &clock, MEMTABLE);
         clock.advance(2 * LIFE);
         run_background(&db);
         // Live items take less than dead ones, so that there is room to log them again.
         takes_writes(&db, how);
-        for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
-            let db = open(&after, &clock, MEMTABLE);
-            let c = db.container("c").unwrap();
-            assert_eq!(c.iter().count(), count as usize - 450 + 100, "{how}");
-        }
+        lasts(&sim, &clock, MEMTABLE, count as usize - 450 + 100, how);
     }
 }
 
 // Each key was put to last, then put again to expire: the newer one hides the older one, wherever they lie.
 #[test]
 fn nothing_that_an_expired_item_hid_comes_back() {
-    let (sim, clock, count) = filled(|n| match n {
-        0..200 => Ttl::Never,
-        _ => Ttl::After(LIFE),
-    });
+    let (sim, clock, count) = filled(|n| ttl_of(n < 200));
     let sim = sim.kill();
     sim.set_capacity(u64::MAX);
     let db = open(&sim, &clock, MEMTABLE);
@@ -693,17 +657,14 @@ fn nothing_that_an_expired_item_hid_comes_back() {
             db.sync().unwrap();
         }
         let sim = sim.kill();
-        let clock = ManualClock::new(clock_of(&clock));
+        let clock = ManualClock::new(clock.wall());
         take_all(&sim);
         let db = open(&sim, &clock, MEMTABLE);
         clock.advance(2 * LIFE);
         run_background(&db);
         let c = db.container("c").unwrap();
         assert_eq!(c.iter().count(), 0);
-        for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
-            let db = open(&after, &clock, MEMTABLE);
-            assert_eq!(db.container("c").unwrap().iter().count(), 0);
-        }
+        lasts(&sim, &clock, MEMTABLE, 0, "what was hidden");
     }
 }
 
@@ -735,9 +696,7 @@ fn a_snapshot_does_not_keep_the_old_log() {
 #[test]
 fn a_full_disk_is_closed_with_all_that_was_acknowledged() {
     for first in 0..24 {
-        let (sim, clock) = (Sim::new(3), ManualClock::new(START));
-        sim.set_capacity(480 << 10);
-        let db = open(&sim, &clock, MEMTABLE);
+        let (sim, clock, db) = disk_of(480);
         let c = db.container("c").unwrap();
         c.put(u32::MAX.to_be_bytes(), vec![1; first]).unwrap();
         let mut count = 0u32;
@@ -767,16 +726,11 @@ fn a_full_disk_is_closed_with_all_that_was_acknowledged() {
 
 #[test]
 fn a_container_dropped_while_the_old_log_is_flushed_leaves_no_table() {
-    let (sim, clock) = (Sim::new(3), ManualClock::new(START));
-    sim.set_capacity(480 << 10);
-    let db = open(&sim, &clock, MEMTABLE);
+    let (sim, clock, db) = disk_of(480);
     let all = ["c0", "c1"].map(|name| db.container(name).unwrap());
     let lives = |n: u32| n / 2 % 10 < 3;
     for n in 0u32.. {
-        let ttl = match lives(n) {
-            true => Ttl::Never,
-            false => Ttl::After(LIFE),
-        };
+        let ttl = ttl_of(lives(n));
         let put = all[n as usize % 2].put_with_ttl(n.to_be_bytes(), [1; 300], ttl);
         if put.is_err_and(|error| error.is_full()) {
             break;

@@ -29,8 +29,8 @@ const CHILD: &str = "EBBTIDE_KILL_CHILD";
 const SEED: &str = "EBBTIDE_KILL_SEED";
 
 /// Writes step by step, from the first that is not there, until it is killed.
-fn write_until_killed(path: &Path) {
-    let mut random = Random(testkit::env(SEED, 0));
+pub fn write_until_killed(path: &Path, seed: u64) {
+    let mut random = Random(seed);
     let durability = random.pick(&[
         Durability::Sync,
         Durability::Buffered,
@@ -54,7 +54,7 @@ fn write_until_killed(path: &Path) {
 #[test]
 fn nothing_acknowledged_is_lost_by_a_kill() {
     if let Some(path) = std::env::var_os(CHILD) {
-        return write_until_killed(Path::new(&path));
+        return write_until_killed(Path::new(&path), testkit::env(SEED, 0));
     }
     let kills = testkit::env("EBBTIDE_KILLS", 100);
     let mut random = Random(testkit::env("EBBTIDE_SEED", 1));
@@ -146,4 +146,4 @@ fn header(told: &[u8]) -> usize {
 }
 
 /// Stands before the first number.
-const TELLS: &[u8] = b"<told>";
+pub const TELLS: &[u8] = b"<told>";

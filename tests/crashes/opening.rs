@@ -14,6 +14,7 @@ use ebbtide::internals::{
     verify_in,
 };
 use ebbtide::{ClockBehind, Container, Database, DefaultTtl, Error, ManualClock, Options};
+use testkit::stage;
 
 const START: u64 = 1_800_000_000_000;
 const PATH: &str = "/db";
@@ -303,8 +304,7 @@ fn closing_flushes_what_would_take_long_to_replay() {
     for (items, flushed) in [(2, false), (80, true)] {
         let sim = Sim::new(1);
         let options = options(&sim).memtable_bytes(64 << 20);
-        let db = options.open(PATH).unwrap();
-        let c = db.container("c").unwrap();
+        let (db, c) = stage::open(&options);
         (0..items).for_each(|n: u8| c.put([n], [n; 64 << 10]).unwrap());
         db.close().unwrap();
         let db = options.open(PATH).unwrap();
@@ -334,8 +334,7 @@ fn files(sim: &Sim) -> BTreeMap<PathBuf, Vec<u8>> {
 /// A killed database with a table, a log, a manifest, its copy, and something that a repair put aside.
 fn with_all_files() -> Sim {
     let sim = Sim::new(1);
-    let db = options(&sim).open(PATH).unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = stage::open(&options(&sim));
     c.put("flushed", "v").unwrap();
     db.flush().unwrap();
     c.put("logged", "v").unwrap();
@@ -620,12 +619,28 @@ fn a_folder_of_a_database_that_is_missing_is_damage_that_can_be_repaired() {
     }
 }
 
+/// The segments of the log.
+fn segments(sim: &Sim) -> Vec<String> {
+    let mut names = sim.list(Path::new("/db/wal")).unwrap();
+    names.retain(|name| name.ends_with(".wal"));
+    names.sort();
+    names
+}
+
+/// A killed database, whose log lacks some.
+fn without(sim: &Sim, segments: &[String]) -> Sim {
+    let sim = sim.kill();
+    for name in segments {
+        sim.remove(&Path::new("/db/wal").join(name)).unwrap();
+    }
+    sim
+}
+
 // The edits of a manifest add up to a state that the next one says again, all of it.
 #[test]
 fn a_manifest_that_is_written_anew_remembers_that_the_log_is_closed() {
     let sim = Sim::new(1);
-    let db = options(&sim).open(PATH).unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = stage::open(&options(&sim));
     for n in 0..20u8 {
         c.put([n], [n; 1_000]).unwrap();
         db.sync().unwrap();
@@ -649,16 +664,10 @@ fn a_manifest_that_is_written_anew_remembers_that_the_log_is_closed() {
     assert_ne!(newest(), before, "closing it has written it anew");
     // Of the note in the ring, which also tells how far the log reached, a power cut may leave nothing.
     let sim = sim.power_cut_with(Survivors::Nothing);
-    let wal = Path::new("/db/wal");
-    let mut segments = sim.list(wal).unwrap();
-    segments.retain(|name| name.ends_with(".wal"));
-    segments.sort();
+    let segments = segments(&sim);
     assert!(segments.len() > 3, "{segments:?}");
     for left in 1..segments.len() {
-        let sim = sim.kill();
-        for name in &segments[left..] {
-            sim.remove(&wal.join(name)).unwrap();
-        }
+        let sim = without(&sim, &segments[left..]);
         let opened = options(&sim).open(PATH).map(drop);
         let error = opened.expect_err(&segments[left]);
         assert!(error.is_corruption(), "{error}");
@@ -669,25 +678,16 @@ fn a_manifest_that_is_written_anew_remembers_that_the_log_is_closed() {
 #[test]
 fn an_end_of_a_closed_log_that_is_missing_is_damage() {
     let sim = Sim::new(1);
-    let db = options(&sim).memtable_bytes(1 << 20).open(PATH).unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = stage::open(&options(&sim).memtable_bytes(1 << 20));
     for n in 0..20u8 {
         c.put([n], [n; 1_000]).unwrap();
         db.sync().unwrap();
     }
     db.close().unwrap();
-    let segments = |sim: &Sim| {
-        let names = sim.list(Path::new("/db/wal")).unwrap();
-        let segments = names.into_iter().filter(|name| name.ends_with(".wal"));
-        segments.collect::<Vec<_>>()
-    };
     let whole = segments(&sim);
     assert!(whole.len() > 3, "{whole:?}");
     for left in 1..whole.len() {
-        let sim = sim.kill();
-        for name in &whole[left..] {
-            sim.remove(&Path::new("/db/wal").join(name)).unwrap();
-        }
+        let sim = without(&sim, &whole[left..]);
         let error = options(&sim).open(PATH).unwrap_err();
         let missing = Path::new("/db/wal").join(&whole[left]);
         assert!(
@@ -826,8 +826,7 @@ fn a_manifest_of_another_version_is_told_from_a_damaged_one() {
 #[test]
 fn a_folder_of_the_format_before_is_read() {
     let sim = Sim::new(1);
-    let db = options(&sim).open(PATH).unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = stage::open(&options(&sim));
     c.put("k", "v").unwrap();
     db.close().unwrap();
     let sim = sim.kill();
@@ -854,8 +853,7 @@ fn a_folder_of_the_format_before_is_read() {
             before(&segment, len - 64, 64, 8);
         }
     }
-    let db = options(&sim).open(PATH).unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = stage::open(&options(&sim));
     assert_eq!(c.get("k").unwrap().unwrap(), "v");
     c.expire_all().unwrap();
     db.close().unwrap();

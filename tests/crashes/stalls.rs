@@ -11,6 +11,7 @@ use std::time::Duration;
 use ebbtide::internals::Sim;
 use ebbtide::{Durability, ManualClock, Options};
 use testkit::patience::wait_until;
+use testkit::stage;
 
 fn is_segment(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "wal")
@@ -24,8 +25,7 @@ fn the_log_is_drained_while_a_sync_of_it_waits() {
         .sync_interval(Duration::from_millis(20))
         .clock(ManualClock::new(1_800_000_000_000))
         .fs(Arc::new(sim.clone()));
-    let db = options.open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = stage::open(&options);
     let (held, drained) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (open, gate) = channel::<()>();
     let watching = (held.clone(), drained.clone(), Mutex::new(gate));

@@ -3,25 +3,10 @@
 
 #![allow(clippy::disallowed_methods)]
 
+use testkit::random::Random;
+
 #[path = "../../fuzz/src/lib.rs"]
 mod fuzz;
-
-/// Random numbers that a seed repeats (S. Vigna, splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-}
 
 fn seeds(name: &str) -> Vec<Vec<u8>> {
     let folder = testkit::repository().join("fuzz/seeds").join(name);

@@ -268,20 +268,26 @@ fn sparse(path: &Path, len: u64) -> bool {
     file.set_len(len).is_ok()
 }
 
-// Sixteen times the memory of most machines, where the file system lets a file be as long.
-#[test]
-fn a_length_that_nobody_wrote_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("db");
-    let db = Database::open(&path).unwrap();
+/// An open database with something in each kind of file, of this process and of one before.
+fn with_all_files(path: &Path) -> Database {
+    let db = Database::open(path).unwrap();
     let c = db.container("c").unwrap();
     c.put("flushed", "v").unwrap();
     db.flush().unwrap();
     c.put("logged", "v").unwrap();
     drop(c);
     db.close().unwrap();
-    let db = Database::open(&path).unwrap();
+    let db = Database::open(path).unwrap();
     db.container("c").unwrap().put("again", "v").unwrap();
+    db
+}
+
+// Sixteen times the memory of most machines, where the file system lets a file be as long.
+#[test]
+fn a_length_that_nobody_wrote_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let db = with_all_files(&path);
     let copy = folder.path().join("killed");
     let mut found = vec![];
     for dir in FOLDERS {
@@ -342,15 +348,7 @@ fn tree(folder: &Path) -> Vec<(PathBuf, std::fs::FileType, u64)> {
 fn what_is_no_file_is_named_by_all_and_stays() {
     let outer = tempfile::tempdir().unwrap();
     let path = outer.path().join("db");
-    let db = Database::open(&path).unwrap();
-    let c = db.container("c").unwrap();
-    c.put("flushed", "v").unwrap();
-    db.flush().unwrap();
-    c.put("logged", "v").unwrap();
-    drop(c);
-    db.close().unwrap();
-    let db = Database::open(&path).unwrap();
-    db.container("c").unwrap().put("again", "v").unwrap();
+    let db = with_all_files(&path);
     let killed = outer.path().join("killed");
     for (from, kind, _) in tree(&path) {
         let to = killed.join(from.strip_prefix(&path).unwrap());

@@ -16,6 +16,7 @@ use ebbtide::{
     Update, Value,
 };
 
+use testkit::stage;
 use testkit::watched::Watched;
 
 const START: u64 = 1_800_000_000_000;
@@ -33,12 +34,7 @@ fn options(fs: impl Fs + 'static) -> Options {
 }
 
 fn open(fs: &Watched, durability: Durability) -> (Database, Container) {
-    let db = options(fs.clone())
-        .durability(durability)
-        .open("/db")
-        .unwrap();
-    let container = db.container("c").unwrap();
-    (db, container)
+    stage::open(&options(fs.clone()).durability(durability))
 }
 
 fn reopened(sim: &Sim, path: &str) -> (Database, Container) {
@@ -298,11 +294,7 @@ fn a_change_that_failed_never_counted() {
 #[test]
 fn no_clock_goes_back_behind_a_purge() {
     let (sim, clock) = (Sim::new(1), ManualClock::new(START));
-    let db = options(sim.clone())
-        .clock(clock.clone())
-        .open("/db")
-        .unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = stage::open(&options(sim.clone()).clock(clock.clone()));
     c.set_default_ttl(DefaultTtl::After(Duration::from_secs(60)))
         .unwrap();
     c.put("k", "v").unwrap();
@@ -334,42 +326,26 @@ const EDITS: [Edit; 3] = [
     ),
 ];
 
-// History is one order of everything: what lasts never lacks what came before it.
+// History is one order of everything: what lasts never lacks what came before it. Most of the log is synced before the lock is
+// taken, the rest under it: what was written in between came before the edit, too.
 #[test]
 fn an_edit_lasts_with_all_that_was_acknowledged_before_it() {
-    for (edit, is_there) in EDITS {
+    for ((edit, is_there), between) in EDITS.iter().flat_map(|edit| [(edit, false), (edit, true)]) {
         let fs = Watched::new(Sim::new(1));
         let (db, c) = open(&fs, Durability::Buffered);
         db.container("old").unwrap();
         c.put("k", "v").unwrap();
-        edit(&db, &c);
-        for cut in 0..CUTS {
-            let (db, c) = reopened(&fs.sim.power_cut(cut), "/db");
-            assert!(is_there(&db), "it was acknowledged");
-            assert!(c.contains("k").unwrap(), "so was this, before it");
-        }
-    }
-}
-
-// Most of the log is synced before the lock is taken, the rest under it: what was written in between came before the
-// edit, too.
-#[test]
-fn an_edit_lasts_with_what_was_acknowledged_just_before_its_turn() {
-    for (edit, is_there) in EDITS {
-        let fs = Watched::new(Sim::new(1));
-        let (db, c) = open(&fs, Durability::Buffered);
-        db.container("old").unwrap();
-        c.put("k", "v").unwrap();
-        fs.once("sync", ".wal", {
+        if between {
             let c = c.clone();
-            move || c.put("between", "v").unwrap()
-        });
+            fs.once("sync", ".wal", move || c.put("between", "v").unwrap());
+        }
         edit(&db, &c);
         fs.before(|_, _| Ok(()));
         for cut in 0..CUTS {
             let (db, c) = reopened(&fs.sim.power_cut(cut), "/db");
             assert!(is_there(&db), "it was acknowledged");
-            assert!(c.contains("between").unwrap(), "so was this, before it");
+            assert!(c.contains("k").unwrap(), "so was this, before it");
+            assert_eq!(c.contains("between").unwrap(), between, "and this");
         }
     }
 }
@@ -380,11 +356,7 @@ fn an_edit_lasts_with_what_was_acknowledged_just_before_its_turn() {
 fn the_mark_relies_on_no_write_that_may_be_lost() {
     const DAY: Duration = Duration::from_secs(86_400);
     let (sim, clock) = (Sim::new(1), ManualClock::new(START));
-    let db = options(sim.clone())
-        .clock(clock.clone())
-        .open("/db")
-        .unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = stage::open(&options(sim.clone()).clock(clock.clone()));
     for n in 0..6u8 {
         (0..20u8).for_each(|k| c.put([k], [n; 100]).unwrap());
         db.flush().unwrap();
@@ -392,11 +364,7 @@ fn the_mark_relies_on_no_write_that_may_be_lost() {
     db.close().unwrap();
     clock.advance(DAY);
     let sim = sim.kill();
-    let db = options(sim.clone())
-        .clock(clock.clone())
-        .open("/db")
-        .unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = stage::open(&options(sim.clone()).clock(clock.clone()));
     c.put("late", "v").unwrap();
     while db.step().unwrap() {}
     assert!(db.stats().merges > 0, "something was merged");
@@ -520,12 +488,11 @@ fn a_read_takes_the_clock_before_the_settings() {
 }
 
 fn meddled_with(clock: Meddling) -> (Meddling, Database, Container) {
-    let db = options(Sim::new(1))
-        .memtable_bytes(64 << 10)
-        .clock(clock.clone())
-        .open("/db")
-        .unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = stage::open(
+        &options(Sim::new(1))
+            .memtable_bytes(64 << 10)
+            .clock(clock.clone()),
+    );
     c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     (clock, db, c)
 }
@@ -604,42 +571,27 @@ fn an_item_that_is_deleted_during_a_call_is_not_found_by_a_second_look() {
 
 const DAY_MILLIS: u64 = 86_400_000;
 
-// The wall leaps ahead, and is put right before the stamp.
+// The wall leaps ahead, and is put right before the stamp: the item is there, also where nothing is to be written.
 #[test]
-fn what_only_a_wrong_clock_ended_is_not_overwritten() {
-    let (clock, _db, c) = meddled_with(Meddling::new(false));
-    c.put_with_ttl("k", "v", Ttl::After(Duration::from_secs(60)))
-        .unwrap();
-    let (mut shown, time) = (vec![], clock.clock.clone());
-    time.jump(START + DAY_MILLIS);
-    let changed = c.update("k", |item| {
-        shown.push(item.is_some());
-        time.jump(START);
-        match item {
-            Some(_) => Update::Keep,
-            None => Update::Put(b"w".to_vec(), Ttl::Never),
-        }
-    });
-    assert!(!changed.unwrap());
-    assert_eq!(shown, [false, true]);
-    assert_eq!(c.get("k").unwrap().unwrap(), "v");
-}
-
-// Nothing was found, and nothing is to be written: by then the clock is right, and the item is there.
-#[test]
-fn what_only_a_wrong_clock_ended_is_found_when_nothing_is_written() {
-    let (clock, _db, c) = meddled_with(Meddling::new(false));
-    c.put_with_ttl("k", "v", Ttl::After(Duration::from_secs(60)))
-        .unwrap();
-    let (mut shown, time) = (vec![], clock.clock.clone());
-    time.jump(START + DAY_MILLIS);
-    let changed = c.update("k", |item| {
-        shown.push(item.is_some());
-        time.jump(START);
-        Update::Keep
-    });
-    assert!(!changed.unwrap());
-    assert_eq!(shown, [false, true]);
+fn what_only_a_wrong_clock_ended_is_found_and_not_overwritten() {
+    for writes in [true, false] {
+        let (clock, _db, c) = meddled_with(Meddling::new(false));
+        c.put_with_ttl("k", "v", Ttl::After(Duration::from_secs(60)))
+            .unwrap();
+        let (mut shown, time) = (vec![], clock.clock.clone());
+        time.jump(START + DAY_MILLIS);
+        let changed = c.update("k", |item| {
+            shown.push(item.is_some());
+            time.jump(START);
+            match item {
+                None if writes => Update::Put(b"w".to_vec(), Ttl::Never),
+                _ => Update::Keep,
+            }
+        });
+        assert!(!changed.unwrap(), "{writes}");
+        assert_eq!(shown, [false, true], "{writes}");
+        assert_eq!(c.get("k").unwrap().unwrap(), "v", "{writes}");
+    }
 }
 
 // A refresh that was made under a wrong clock is the newest version, whatever the clock says later.
@@ -693,8 +645,7 @@ fn a_scan_takes_the_clock_before_the_settings() {
 // would miss it. More readers than cores, so that many are stopped just there.
 #[test]
 fn a_read_takes_the_picture_before_the_number() {
-    let db = options(Sim::new(1)).open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = stage::open(&options(Sim::new(1)));
     c.put("k", "v").unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -734,12 +685,11 @@ impl Clock for Restless {
 #[test]
 fn times_rise_with_numbers() {
     let sim = Sim::new(1);
-    let db = options(sim.clone())
-        .memtable_bytes(64 << 20)
-        .clock(Restless(AtomicU64::new(START)))
-        .open("/db")
-        .unwrap();
-    let c = db.container("c").unwrap();
+    let (_db, c) = stage::open(
+        &options(sim.clone())
+            .memtable_bytes(64 << 20)
+            .clock(Restless(AtomicU64::new(START))),
+    );
     std::thread::scope(|scope| {
         for thread in 0..4u32 {
             let c = &c;
@@ -778,11 +728,7 @@ fn a_job_whose_container_is_dropped_meanwhile_does_nothing() {
     // At each look at the clock that a step takes.
     for looks in 0..20 {
         let clock = Meddling::new(false);
-        let db = options(Sim::new(1))
-            .clock(clock.clone())
-            .open("/db")
-            .unwrap();
-        let c = db.container("c").unwrap();
+        let (db, c) = stage::open(&options(Sim::new(1)).clock(clock.clone()));
         for n in 0..4u8 {
             c.put([n], [n; 1_000]).unwrap();
             db.flush().unwrap();

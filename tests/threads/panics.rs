@@ -12,6 +12,7 @@ use ebbtide::internals::Sim;
 use ebbtide::{Clock, Database, DefaultTtl, Durability, ManualClock, Options};
 
 use testkit::patience::{ends, wait_until};
+use testkit::stage;
 
 const START: u64 = 1_800_000_000_000;
 
@@ -166,12 +167,7 @@ fn a_panic_within_a_change_of_the_default_undoes_it() {
 fn a_panic_in_the_commit_turn_lets_others_write() {
     for durability in [Durability::Buffered, Durability::Sync] {
         let (sim, clock) = (Sim::new(1), Fragile::new());
-        let db = options(&sim, &clock)
-            .durability(durability)
-            .stepped()
-            .open("/db")
-            .unwrap();
-        let c = db.container("c").unwrap();
+        let (db, c) = stage::open(&options(&sim, &clock).durability(durability).stepped());
         c.put("before", "v").unwrap();
         for n in 0..40u32 {
             clock.break_on(Some(""));

@@ -101,39 +101,6 @@ fn what_is_replaced_deleted_or_written_anew_is_left_out() {
     assert_eq!(all(&mut ended), []);
 }
 
-#[test]
-fn a_change_and_a_command_are_the_end_of_what_they_end() {
-    let Stage { clock, c, .. } = stage(Duration::ZERO);
-    let mut ended = c.expirations(ExpiryCursor::now());
-    c.put("old", "").unwrap();
-    c.put_with_ttl("long", "", ms(5_000)).unwrap();
-    c.put_with_ttl("never", "", Ttl::Never).unwrap();
-    clock.advance(ms(100));
-    assert_eq!(all(&mut ended), []);
-    c.set_default_ttl(DefaultTtl::After(ms(40))).unwrap();
-    c.put("new", "").unwrap();
-    c.put_with_ttl("past", "", Ttl::Until(at(30))).unwrap();
-    clock.advance(ms(1));
-    assert_eq!(all(&mut ended), pairs(&[("old", 100), ("past", 100)]));
-    c.set_default_ttl(DefaultTtl::After(ms(1_000))).unwrap();
-    clock.advance(ms(99));
-    assert_eq!(
-        all(&mut ended),
-        [],
-        "it lives longer, and nothing comes back"
-    );
-    c.expire_before(at(6_000)).unwrap();
-    clock.advance(ms(1));
-    assert_eq!(all(&mut ended), pairs(&[("long", 200), ("new", 200)]));
-    c.put("later", "").unwrap();
-    c.expire_all().unwrap();
-    c.put("last", "").unwrap();
-    clock.advance(ms(1));
-    assert_eq!(all(&mut ended), pairs(&[("later", 201), ("never", 201)]));
-    clock.advance(ms(5_000));
-    assert_eq!(all(&mut ended), pairs(&[("last", 1_201)]));
-}
-
 // A cursor goes through a text format, a kill and a purge of everything; and what ended under settings of before is given as
 // it was, after others have taken their place.
 #[test]
@@ -297,21 +264,6 @@ fn many_changes_are_too_many_for_who_was_away() {
     let w = w.reopen(false);
     let known = w.c.expirations(ExpiryCursor::start()).count();
     assert!((63..70).contains(&known), "{known}");
-}
-
-#[test]
-fn a_reader_from_now_on_is_never_refused() {
-    let Stage { clock, db, c, .. } = stage(Duration::ZERO);
-    c.put_with_ttl("soon", "", ms(10)).unwrap();
-    c.put_with_ttl("later", "", ms(1_000)).unwrap();
-    db.flush().unwrap();
-    clock.advance(ms(500));
-    // A job judges in this very millisecond.
-    db.compact().unwrap();
-    let mut ended = c.expirations(ExpiryCursor::now());
-    assert_eq!(all(&mut ended), []);
-    clock.advance(ms(501));
-    assert_eq!(all(&mut ended), pairs(&[("later", 1_000)]));
 }
 
 #[test]

@@ -23,6 +23,7 @@ use ebbtide::{
 };
 use testkit::beside::Beside;
 use testkit::random::Random;
+use testkit::stage;
 
 const START: u64 = 1_800_000_000_000;
 
@@ -565,8 +566,7 @@ fn a_folder_that_was_put_back_is_followed_by_what_it_holds() {
             options.fs(Arc::new(sim.clone()))
         };
         let sim = Sim::new(1);
-        let db = options(&sim).open(folder()).unwrap();
-        let c = db.container("c").unwrap();
+        let (db, c) = stage::open(&options(&sim));
         c.put("kept", "1").unwrap();
         db.sync().unwrap();
         let older = sim.power_cut_with(Survivors::Nothing);

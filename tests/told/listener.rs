@@ -17,6 +17,7 @@ use ebbtide::{
     ManualClock, Options, ReclaimEvent, StallEvent, SyncEvent,
 };
 use testkit::patience::comes_true;
+use testkit::stage;
 use testkit::watched::Watched;
 
 const NOW: u64 = 1_767_225_600_000;
@@ -227,8 +228,7 @@ fn a_panic_ends_one_call_alone() {
         if stepped {
             options = options.stepped();
         }
-        let db = options.open("/db").unwrap();
-        let c = db.container("c").unwrap();
+        let (db, c) = stage::open(&options);
         fill(&c, 60);
         db.flush().unwrap();
         assert!(comes_true(|| notes.has("flush-end c done")));
@@ -243,8 +243,7 @@ fn failures_in_the_background_are_told() {
     let (clock, notes) = (ManualClock::new(NOW), Arc::new(Notes::default()));
     let fs = Watched::new(Sim::new(1));
     let options = options(&clock, &notes).fs(Arc::new(fs.clone()));
-    let db = options.open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = stage::open(&options);
     fs.before(|call, path| {
         let is_table = path.to_string_lossy().ends_with(".table");
         match call == "create" && is_table {
@@ -269,8 +268,7 @@ fn a_slow_listener_holds_nothing_up() {
     let own = gate.clone();
     let wait = move |_: &str| drop(own.lock());
     assert!(notes.then.set(Box::new(wait)).is_ok());
-    let db = options(&clock, &notes).open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = stage::open(&options(&clock, &notes));
     for n in 0..700u32 {
         c.put(n.to_be_bytes(), "v").unwrap();
         db.flush().unwrap();
@@ -299,8 +297,7 @@ fn a_slow_listener_holds_nothing_up() {
 #[test]
 fn stalls_and_expired_misses_are_counted() {
     let (clock, notes) = (ManualClock::new(NOW), Arc::new(Notes::default()));
-    let db = options(&clock, &notes).stepped().open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = stage::open(&options(&clock, &notes).stepped());
     // Without a step nothing is flushed but by writers who are stopped.
     (0..20).for_each(|_| fill(&c, 60));
     let stats = db.stats();

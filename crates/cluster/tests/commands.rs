@@ -116,11 +116,7 @@ async fn commands_at_once_are_no_more() {
     let leader = &cluster.nodes[cluster.leader().await];
     let stand = standing(leader);
     assert!((1..=MOST).contains(&stand), "{stand}");
-    let checked = leader.check().await.unwrap();
-    assert!(
-        checked.agree() && checked.absent().is_empty(),
-        "{checked:?}"
-    );
+    common::agreed(leader).await;
     cluster.close().await;
 }
 

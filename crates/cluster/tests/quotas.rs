@@ -9,7 +9,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::Cluster;
+use common::{Cluster, change_leader};
 use ebbtide::{Quota, Ttl, WhenFull};
 use ebbtide_cluster::{Batch, Container, Error, Expect, ReadLevel, Transaction};
 
@@ -46,25 +46,6 @@ async fn live(c: &Container) -> (u64, BTreeMap<Vec<u8>, Option<u64>>) {
     let end = |item: &ebbtide_cluster::Item| item.expires_at().map(common::millis);
     let ends = items.iter().map(|item| (item.key().to_vec(), end(item)));
     (bytes.clone().sum::<usize>() as u64, ends.collect())
-}
-
-async fn compare(cluster: &Cluster) {
-    let checked = cluster.nodes[0].check().await.unwrap();
-    assert!(
-        checked.agree() && checked.absent().is_empty(),
-        "{checked:?}"
-    );
-}
-
-/// Lets a node lead that does not.
-async fn change_leader(cluster: &Cluster) {
-    let next = (cluster.leader().await + 1) % cluster.nodes.len();
-    let (node, id) = (&cluster.nodes[0], cluster.nodes[next].id());
-    let mut tries = 0;
-    while let Err(error) = node.transfer(id).await {
-        tries += 1;
-        assert!(tries < 20, "{error}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -155,7 +136,7 @@ async fn writes_over_a_quota_are_refused_at_each_node_and_by_each_leader() {
         when_full: WhenFull::Refuse,
     });
     assert!(matches!(c.set_quota(zero).await, Err(Error::Invalid(_))));
-    compare(&cluster).await;
+    common::agreed(&cluster.nodes[0]).await;
     cluster.close().await;
 }
 
@@ -230,7 +211,7 @@ async fn room_is_made_by_what_ends_soonest_on_all_nodes_alike() {
         "{bytes}"
     );
     assert!(ends.len() < 200 && is_full(&c.put("more", value()).await));
-    compare(&cluster).await;
+    common::agreed(&cluster.nodes[0]).await;
     cluster.close().await;
 }
 
@@ -267,7 +248,7 @@ async fn writers_at_once_do_not_pass_a_quota_together() {
             WhenFull::Refuse => assert!((430..470).contains(&refused), "{refused}"),
             _ => assert_eq!(refused, 0),
         }
-        compare(&cluster).await;
+        common::agreed(&cluster.nodes[0]).await;
     }
     cluster.close().await;
 }
@@ -310,7 +291,7 @@ async fn a_quota_comes_with_its_container_and_goes_with_it() {
     ));
     node.create_container("d").await.unwrap();
     assert_eq!(d.quota().await.unwrap().value, None);
-    compare(&cluster).await;
+    common::agreed(&cluster.nodes[0]).await;
     cluster.close().await;
 }
 
@@ -331,7 +312,7 @@ async fn a_leader_that_leads_again_knows_nothing_of_before() {
     }
     assert!(is_full(&c.put("more", value()).await));
     assert!(live(&c).await.0 <= LIMIT * 105 / 100);
-    compare(&cluster).await;
+    common::agreed(&cluster.nodes[0]).await;
     cluster.close().await;
 }
 
@@ -526,7 +507,7 @@ async fn conditions_that_do_not_hold_need_no_room_as_in_the_engine() {
         };
         assert_eq!(created, alone);
         assert_eq!(created == "full", when_full == WhenFull::Refuse);
-        compare(&cluster).await;
+        common::agreed(&cluster.nodes[0]).await;
         cluster.close().await;
     }
 }

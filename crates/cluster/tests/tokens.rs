@@ -78,13 +78,7 @@ async fn a_token_lets_one_node_in() {
         is_refused(join(&cluster, "wrong", Some(wrong)).await, secret);
     }
     // Another one leads than the one that has made it, and one that does not lead is asked.
-    let leader = cluster.leader().await;
-    let next = cluster.nodes[1 - leader].id();
-    let mut tries = 0;
-    while let Err(error) = first.transfer(next).await {
-        tries += 1;
-        assert!(tries < 20, "{error}");
-    }
+    common::change_leader(&cluster).await;
     let folder = cluster.folder.path().join("third");
     let third = options(&cluster, &first, Some(&token))
         .open(&folder)

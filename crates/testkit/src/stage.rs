@@ -77,7 +77,7 @@ impl Stage {
     pub fn new(adapt: impl Fn(Options) -> Options + Send + Sync + 'static) -> Stage {
         let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
         let adapt: Adapt = Arc::new(adapt);
-        let (db, c) = open(adapted(&adapt, &sim, &clock));
+        let (db, c) = open(&adapted(&adapt, &sim, &clock));
         Stage {
             sim,
             clock,
@@ -104,7 +104,7 @@ impl Stage {
 
     /// The database as it lies on another disk, beside this one.
     pub fn open_on(&self, sim: &Sim) -> (Database, Container) {
-        open(self.options_on(sim))
+        open(&self.options_on(sim))
     }
 
     /// The same with a container of these options.
@@ -136,7 +136,7 @@ impl Stage {
             ..
         } = self;
         drop((c, db));
-        let (db, c) = open(adapted(&adapt, &sim, &clock));
+        let (db, c) = open(&adapted(&adapt, &sim, &clock));
         Stage {
             sim,
             clock,
@@ -188,7 +188,9 @@ fn adapted(adapt: &Adapt, sim: &Sim, clock: &ManualClock) -> Options {
     adapt(options.clock(clock.clone()).stepped())
 }
 
-fn open(options: Options) -> (Database, Container) {
+/// A database by these options alone, where every stage has its own, and its container.
+#[track_caller]
+pub fn open(options: &Options) -> (Database, Container) {
     let db = options.open(PATH).expect("it opens");
     let c = db.container("c").expect("a container");
     (db, c)

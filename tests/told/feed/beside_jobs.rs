@@ -180,8 +180,7 @@ fn a_reader_that_begins_at_the_oldest_end_misses_none_beside_a_job() {
     let stage = stage(Duration::ZERO);
     let fs = Watched::new(Sim::new(1));
     let db = stage.options_on(&fs.sim).fs(Arc::new(fs.clone()));
-    let db = db.open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = testkit::stage::open(&db);
     c.put_with_ttl("a", "v", ms(5)).unwrap();
     c.put_with_ttl("b", "v", Ttl::Never).unwrap();
     stage.pass(10);

@@ -10,88 +10,18 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use ebbtide::{Database, Ttl};
-use ebbtide_backup::{Backups, Error, Folder, Keep, Later, Store};
+use ebbtide::Database;
+use ebbtide_backup::{Backups, Error, Folder, Later, Store};
 
-use crate::store::{Hooked, Watched};
-use crate::{backups_in, small};
+use crate::store::Hooked;
+use crate::{World, backups_in, keep, names};
 
-struct World {
-    folder: tempfile::TempDir,
-    db: Database,
-}
-
-impl World {
-    /// With a backup of ten items.
-    fn new() -> World {
-        let folder = testkit::scratch();
-        let db = small().open(folder.path().join("db")).unwrap();
-        let world = World { folder, db };
-        world.write();
-        world.backup(&world.backups()).unwrap();
-        world
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// Ten more items, in a table of their own.
-    fn write(&self) {
-        let items = self.db.container("items").unwrap();
-        let from = items.count(..).unwrap();
-        for n in from..from + 10 {
-            let key = format!("{n:08}");
-            items.put_with_ttl(key, [7; 500], Ttl::Never).unwrap();
-        }
-        self.db.flush().unwrap();
-    }
-
-    fn store(&self) -> Folder {
-        Folder::new(self.path("store"))
-    }
-
-    fn backups(&self) -> Backups {
-        backups_in(self.store())
-    }
-
-    fn backup(&self, backups: &Backups) -> ebbtide_backup::Result<u64> {
-        let report = backups.backup(&self.db, &self.path("db"))?;
-        Ok(report.number)
-    }
-
-    fn items_in(&self, backups: &Backups, number: u64) -> u64 {
-        let to = self.path("restored");
-        backups.restore(Some(number), &to, Later::Tell).unwrap();
-        let db = small().open(&to).unwrap();
-        let count = db.container("items").unwrap().count(..).unwrap();
-        db.close().unwrap();
-        fs::remove_dir_all(&to).unwrap();
-        count
-    }
-
-    /// Nothing that was there for the time of a call.
-    fn expect_nothing_left(&self) {
-        for folder in ["store/leases", "store/tmp"] {
-            assert_eq!(names(&self.path(folder)), [""; 0], "{folder}");
-        }
-        assert_eq!(names(self.folder.path()), ["db", "store"]);
-    }
-}
-
-fn names(path: &Path) -> Vec<String> {
-    let entries = fs::read_dir(path).into_iter().flatten();
-    let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
-    let mut names: Vec<String> = entries.map(name).collect();
-    names.sort();
-    names
-}
-
-fn keep(count: u64) -> Keep {
-    Keep {
-        count: Some(count),
-        ..Keep::default()
-    }
+/// With a backup of ten items.
+fn backed_up() -> World {
+    let world = World::new();
+    world.write("first", 10);
+    world.backup(&world.backups()).unwrap();
+    world
 }
 
 /// A store whose first object is read or written for ever, which it says.
@@ -122,8 +52,8 @@ fn what_is_given_up_is_in_nobodys_way() {
         |backups, _, folder| backups.prove(&folder.join("store")).map(drop),
     ];
     for call in calls {
-        let world = World::new();
-        world.write();
+        let world = backed_up();
+        world.write("second", 10);
         let (said, is_stuck) = channel();
         let backups = Arc::new(backups_in(stuck(world.store(), said)));
         let (working, db) = (Arc::clone(&backups), world.db.clone());
@@ -136,7 +66,7 @@ fn what_is_given_up_is_in_nobodys_way() {
         backups.give_up();
         world.expect_nothing_left();
         world.backups().prune(keep(1)).unwrap();
-        assert_eq!(world.backup(&world.backups()).unwrap(), 2);
+        assert_eq!(world.backup(&world.backups()).unwrap().number, 2);
         assert_eq!(world.items_in(&world.backups(), 2), 20);
         world.expect_nothing_left();
     }
@@ -145,12 +75,12 @@ fn what_is_given_up_is_in_nobodys_way() {
 /// Method: a restore at every operation of a prune that finds a backup at work.
 #[test]
 fn a_prune_that_is_refused_is_in_nobodys_way() {
-    let world = World::new();
+    let world = backed_up();
     let lease = "leases/use-99999999999999-1.0";
     world.store().put(lease, &mut [].as_slice()).unwrap();
     let mut at = 0;
     loop {
-        let watched = Watched::new(world.store());
+        let watched = world.watched();
         let (backups, to) = (world.backups(), world.path("restored"));
         watched.meanwhile(at, move || {
             backups.restore(None, &to, Later::Tell).unwrap();
@@ -169,8 +99,8 @@ fn a_prune_that_is_refused_is_in_nobodys_way() {
 /// Method: both have written a lease before either looks for others.
 #[test]
 fn a_restore_waits_for_a_prune_that_gives_way() {
-    let world = World::new();
-    let watched = Watched::new(world.store());
+    let world = backed_up();
+    let watched = world.watched();
     let (backups, to) = (world.backups(), world.path("restored"));
     let leases = world.path("store/leases");
     let restoring = Arc::new(Mutex::new(None));
@@ -192,7 +122,7 @@ fn a_restore_waits_for_a_prune_that_gives_way() {
 
 #[test]
 fn a_lease_says_until_when_it_holds_and_can_be_broken() {
-    let world = World::new();
+    let world = backed_up();
     let name = "use-99999999999999-1.0";
     let lease = format!("leases/{name}");
     world.store().put(&lease, &mut [].as_slice()).unwrap();
@@ -218,11 +148,11 @@ fn a_lease_says_until_when_it_holds_and_can_be_broken() {
 /// Method: the lease of a backup is broken at every operation.
 #[test]
 fn a_backup_whose_lease_was_broken_is_whole_or_none() {
-    let world = World::new();
+    let world = backed_up();
     let (mut at, mut broken) = (0, 0);
-    world.write();
+    world.write("second", 10);
     loop {
-        let watched = Watched::new(world.store());
+        let watched = world.watched();
         let backups = world.backups();
         watched.meanwhile(at, move || {
             if backups.break_leases().unwrap() > 0 {
@@ -230,9 +160,9 @@ fn a_backup_whose_lease_was_broken_is_whole_or_none() {
                 backups.prune(keep(1)).unwrap();
             }
         });
-        let items = world.db.container("items").unwrap().count(..).unwrap();
+        let items = world.items.count(..).unwrap();
         match world.backup(&backups_in(watched.clone())) {
-            Ok(number) => assert_eq!(world.items_in(&world.backups(), number), items),
+            Ok(made) => assert_eq!(world.items_in(&world.backups(), made.number), items),
             Err(error) => {
                 assert!(error.to_string().contains("broke the lease"), "{error}");
                 broken += 1;
@@ -270,7 +200,7 @@ impl Store for ReadOnly {
 
 #[test]
 fn a_store_that_can_only_be_read_is_restored_and_proved() {
-    let world = World::new();
+    let world = backed_up();
     for kind in [
         io::ErrorKind::ReadOnlyFilesystem,
         io::ErrorKind::PermissionDenied,
@@ -301,7 +231,7 @@ fn a_store_that_can_only_be_read_is_restored_and_proved() {
 
 #[test]
 fn a_missing_object_may_have_been_pruned_where_no_lease_forbids_it() {
-    let world = World::new();
+    let world = backed_up();
     for object in names(&world.path("store/objects")) {
         fs::remove_file(world.path("store/objects").join(object)).unwrap();
     }
@@ -319,7 +249,7 @@ fn a_missing_object_may_have_been_pruned_where_no_lease_forbids_it() {
 
 #[test]
 fn a_fault_in_a_copy_is_not_said_of_a_database() {
-    let world = World::new();
+    let world = backed_up();
     // Tables vanish as soon as the copy is whole: before the first object is stored.
     let scratch = world.path("db.ebbtide-scratch");
     let removed = scratch.clone();
@@ -331,7 +261,7 @@ fn a_fault_in_a_copy_is_not_said_of_a_database() {
             }
         },
     });
-    world.write();
+    world.write("second", 10);
     let said = world.backup(&backups).unwrap_err().to_string();
     assert!(said.contains("ebbtide-scratch"), "{said}");
     assert!(!said.contains("repair"), "{said}");

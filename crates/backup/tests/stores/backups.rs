@@ -5,119 +5,42 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ebbtide::{Container, Database, Ttl};
-use ebbtide_backup::{Backups, Error, Folder, Keep, Later, Store};
+use ebbtide_backup::{Error, Folder, Keep, Later, Store};
 
-use crate::store::{Fault, Watched};
-use crate::{backups_in, small};
+use crate::store::Fault;
+use crate::{World, backups_in, keep, names, small};
 
-struct World {
-    folder: tempfile::TempDir,
-    db: Database,
-    items: Container,
-}
-
-impl World {
-    fn new() -> World {
-        let folder = testkit::scratch();
-        let db = small().open(folder.path().join("db")).unwrap();
-        let items = db.container("items").unwrap();
-        World { folder, db, items }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// Writes `count` items that say `round`, and makes them a table.
-    fn write(&self, round: &str, count: u32) {
-        for n in 0..count {
-            self.items
-                .put_with_ttl(format!("{round}-{n}"), [7; 500], Ttl::Never)
-                .unwrap();
+/// As if the leases had run out, and the unfinished objects were old.
+fn let_leases_end(world: &World) {
+    for folder in ["store/leases", "store/tmp"] {
+        for name in names(&world.path(folder)) {
+            fs::remove_file(world.path(folder).join(name)).unwrap();
         }
-        self.db.flush().unwrap();
-    }
-
-    fn store(&self) -> Watched {
-        Watched::new(Folder::new(self.path("store")))
-    }
-
-    fn backups(&self, store: &Watched) -> Backups {
-        backups_in(store.clone())
-    }
-
-    fn backup(&self, backups: &Backups) -> ebbtide_backup::Result<ebbtide_backup::Report> {
-        backups.backup(&self.db, &self.path("db"))
-    }
-
-    /// Restores a backup, and counts its items.
-    fn items_in(&self, backups: &Backups, number: u64) -> u64 {
-        let to = self.path("restored");
-        let restored = backups.restore(Some(number), &to, Later::Tell).unwrap();
-        assert_eq!(restored.number, number);
-        let db = small().open(&to).unwrap();
-        let count = db.container("items").unwrap().count(..).unwrap();
-        db.close().unwrap();
-        fs::remove_dir_all(&to).unwrap();
-        count
-    }
-
-    fn names(&self, folder: &str) -> BTreeSet<String> {
-        names(&self.path("store").join(folder))
-    }
-
-    /// As if the leases had run out, and the unfinished objects were old.
-    fn let_leases_end(&self) {
-        for folder in ["leases", "tmp"] {
-            for name in self.names(folder) {
-                fs::remove_file(self.path("store").join(folder).join(name)).unwrap();
-            }
-        }
-    }
-
-    /// Nothing but what the backups need is in the store, and nothing beside the database.
-    fn expect_clean(&self) {
-        let mut named = BTreeSet::new();
-        for number in self.names("backups") {
-            let text = fs::read_to_string(self.path("store/backups").join(number)).unwrap();
-            let json: serde_json::Value =
-                serde_json::from_str(text.split_once('\n').unwrap().1).unwrap();
-            for file in json["files"].as_array().unwrap() {
-                named.insert(file["sha256"].as_str().unwrap().to_owned());
-            }
-        }
-        assert_eq!(self.names("objects"), named);
-        assert_eq!(self.names("leases"), BTreeSet::new());
-        assert_eq!(self.names("tmp"), BTreeSet::new());
-        let beside = BTreeSet::from(["db".to_owned(), "store".to_owned()]);
-        assert_eq!(names(self.folder.path()), beside);
     }
 }
 
-fn names(path: &Path) -> BTreeSet<String> {
-    let Ok(entries) = fs::read_dir(path) else {
-        return BTreeSet::new();
-    };
-    let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
-    entries.map(|entry| name(entry.unwrap())).collect()
-}
-
-fn keep(count: u64) -> Keep {
-    Keep {
-        count: Some(count),
-        ..Keep::default()
+/// Nothing but what the backups need is in the store, and nothing beside the database.
+fn expect_clean(world: &World) {
+    let mut named = BTreeSet::new();
+    for number in names(&world.path("store/backups")) {
+        let text = fs::read_to_string(world.path("store/backups").join(number)).unwrap();
+        let json: serde_json::Value =
+            serde_json::from_str(text.split_once('\n').unwrap().1).unwrap();
+        for file in json["files"].as_array().unwrap() {
+            named.insert(file["sha256"].as_str().unwrap().to_owned());
+        }
     }
+    assert_eq!(names(&world.path("store/objects")), Vec::from_iter(named));
+    world.expect_nothing_left();
 }
 
 #[test]
 fn a_backup_of_what_has_not_changed_sends_no_table() {
     let world = World::new();
     world.write("first", 2000);
-    let backups = world.backups(&world.store());
+    let backups = world.backups();
     let first = world.backup(&backups).unwrap();
     assert!(first.uploaded_bytes > 1_000_000, "{first:?}");
     let second = world.backup(&backups).unwrap();
@@ -137,7 +60,7 @@ fn a_backup_of_what_has_not_changed_sends_no_table() {
     let pruned = backups.prune(keep(1)).unwrap();
     assert_eq!(pruned.backups, 2);
     assert_eq!(world.items_in(&backups, third.number), 2200);
-    world.expect_clean();
+    expect_clean(&world);
 }
 
 #[test]
@@ -146,10 +69,10 @@ fn a_follower_is_backed_up_beside_its_writer() {
     world.write("first", 20);
     world.items.put("unflushed", "v").unwrap();
     let follower = small().follow(world.path("db")).unwrap();
-    let backups = world.backups(&world.store());
+    let backups = world.backups();
     let report = backups.backup(&follower, &world.path("db")).unwrap();
     assert_eq!(world.items_in(&backups, report.number), 21);
-    world.expect_clean();
+    expect_clean(&world);
 }
 
 #[test]
@@ -159,8 +82,8 @@ fn a_backup_that_fails_at_any_operation_harms_nothing() {
         loop {
             let world = World::new();
             world.write("first", 20);
-            let store = world.store();
-            let backups = world.backups(&store);
+            let store = world.watched();
+            let backups = backups_in(store.clone());
             world.backup(&backups).unwrap();
             world.write("second", 20);
             store.fail(at, fault);
@@ -173,10 +96,10 @@ fn a_backup_that_fails_at_any_operation_harms_nothing() {
             assert_eq!(world.items_in(&backups, 1), 20, "{what}");
             let again = world.backup(&backups).unwrap();
             assert_eq!(world.items_in(&backups, again.number), 40, "{what}");
-            world.let_leases_end();
+            let_leases_end(&world);
             backups.prune(keep(2)).unwrap();
             assert_eq!(world.items_in(&backups, again.number), 40, "{what}");
-            world.expect_clean();
+            expect_clean(&world);
             at += 1;
         }
         assert!(at > 8, "{fault:?}: only {at} operations failed");
@@ -189,8 +112,8 @@ fn a_prune_that_fails_at_any_operation_harms_nothing() {
         let mut at = 0;
         loop {
             let world = World::new();
-            let store = world.store();
-            let backups = world.backups(&store);
+            let store = world.watched();
+            let backups = backups_in(store.clone());
             for round in ["a", "b", "c"] {
                 world.write(round, 10);
                 world.backup(&backups).unwrap();
@@ -202,7 +125,7 @@ fn a_prune_that_fails_at_any_operation_harms_nothing() {
                 assert!(done.is_ok());
                 break;
             }
-            world.let_leases_end();
+            let_leases_end(&world);
             for backup in backups.list().unwrap() {
                 assert_eq!(backup.number % 2, 1);
                 let expected = (backup.number + 1) * 5;
@@ -210,7 +133,7 @@ fn a_prune_that_fails_at_any_operation_harms_nothing() {
             }
             backups.prune(keep(1)).unwrap();
             assert_eq!(world.items_in(&backups, 5), 30);
-            world.expect_clean();
+            expect_clean(&world);
             at += 1;
         }
         assert!(at > 10, "{fault:?}: only {at} operations failed");
@@ -221,8 +144,8 @@ fn a_prune_that_fails_at_any_operation_harms_nothing() {
 fn a_restore_that_fails_at_any_operation_leaves_no_folder() {
     let world = World::new();
     world.write("first", 20);
-    let store = world.store();
-    let backups = world.backups(&store);
+    let store = world.watched();
+    let backups = backups_in(store.clone());
     world.backup(&backups).unwrap();
     let mut at = 0;
     loop {
@@ -230,7 +153,7 @@ fn a_restore_that_fails_at_any_operation_leaves_no_folder() {
         let to = world.path("restored");
         let done = backups.restore(None, &to, Later::Tell);
         let has_failed = store.heal();
-        world.let_leases_end();
+        let_leases_end(&world);
         if !has_failed {
             done.unwrap();
             fs::remove_dir_all(&to).unwrap();
@@ -241,7 +164,7 @@ fn a_restore_that_fails_at_any_operation_leaves_no_folder() {
         if done.is_ok() {
             fs::remove_dir_all(&to).unwrap();
         }
-        world.expect_clean();
+        expect_clean(&world);
         at += 1;
     }
     assert!(at > 6, "only {at} operations failed");
@@ -250,21 +173,21 @@ fn a_restore_that_fails_at_any_operation_leaves_no_folder() {
 #[test]
 fn nothing_is_removed_under_a_restore_or_a_backup() {
     let world = World::new();
-    let store = world.store();
-    let backups = world.backups(&store);
+    let store = world.watched();
+    let backups = backups_in(store.clone());
     for round in ["a", "b"] {
         world.write(round, 10);
         world.backup(&backups).unwrap();
     }
     for at in 2..8 {
-        let other = world.backups(&world.store());
+        let other = world.backups();
         store.meanwhile(at, move || {
             let refused = other.prune(keep(1));
             assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
         });
         assert_eq!(world.items_in(&backups, 1), 10);
         assert!(store.is_over(), "{at}");
-        let other = world.backups(&world.store());
+        let other = world.backups();
         store.meanwhile(at, move || {
             let refused = other.prune(keep(1));
             assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
@@ -272,27 +195,27 @@ fn nothing_is_removed_under_a_restore_or_a_backup() {
         world.backup(&backups).unwrap();
         assert!(store.is_over(), "{at}");
     }
-    let (other, to) = (world.backups(&world.store()), world.path("restored"));
+    let (other, to) = (world.backups(), world.path("restored"));
     store.meanwhile(3, move || {
         let refused = other.restore(None, &to, Later::Tell);
         assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
     });
     backups.prune(keep(1)).unwrap();
     assert!(store.is_over());
-    world.expect_clean();
+    expect_clean(&world);
 }
 
 #[test]
 fn damage_is_found() {
     let world = World::new();
     world.write("first", 20);
-    let backups = world.backups(&world.store());
+    let backups = world.backups();
     world.backup(&backups).unwrap();
     let proof = backups.prove(&world.path("db")).unwrap();
     assert_eq!((proof.backups, proof.oldest_expired), (1, None));
-    for folder in ["objects", "backups"] {
-        for name in world.names(folder) {
-            let path = world.path("store").join(folder).join(name);
+    for folder in ["store/objects", "store/backups"] {
+        for name in names(&world.path(folder)) {
+            let path = world.path(folder).join(name);
             let sound = fs::read(&path).unwrap();
             if sound.is_empty() {
                 continue;
@@ -311,14 +234,14 @@ fn damage_is_found() {
         }
     }
     backups.prove(&world.path("db")).unwrap();
-    world.expect_clean();
+    expect_clean(&world);
 }
 
 /// Also where what is changed is read and means something else.
 #[test]
 fn a_manifest_that_was_changed_is_found() {
     let world = World::new();
-    let backups = world.backups(&world.store());
+    let backups = world.backups();
     world.backup(&backups).unwrap();
     let path = world.path("store/backups").join(format!("{:020}", 1));
     let text = fs::read_to_string(&path).unwrap();
@@ -350,7 +273,7 @@ fn a_name_is_taken_once() {
 #[test]
 fn a_folder_that_is_not_empty_is_not_restored_into() {
     let world = World::new();
-    let backups = world.backups(&world.store());
+    let backups = world.backups();
     let none = backups.restore(None, &world.path("restored"), Later::Tell);
     assert!(matches!(none, Err(Error::NotFound { number: None })));
     world.backup(&backups).unwrap();
@@ -368,7 +291,7 @@ fn a_folder_that_is_not_empty_is_not_restored_into() {
 #[test]
 fn backups_go_by_their_age() {
     let world = World::new();
-    let backups = world.backups(&world.store());
+    let backups = world.backups();
     world.backup(&backups).unwrap();
     world.backup(&backups).unwrap();
     let by_age = |age| Keep {
@@ -381,5 +304,5 @@ fn backups_go_by_their_age() {
     let one = backups.prune(by_age(Duration::ZERO)).unwrap();
     assert_eq!(one.backups, 1);
     assert_eq!(backups.list().unwrap()[0].number, 2);
-    world.expect_clean();
+    expect_clean(&world);
 }

@@ -9,8 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use ebbtide::{Container, ContainerOptions, Database, DefaultTtl, ManualClock, Options, Ttl};
 use ebbtide_backup::{Backups, Folder, Keep, Later};
+use testkit::random::Random;
 
-use crate::small;
+use crate::{keep, small};
 
 const START: u64 = 1_800_000_000_000;
 const HOUR: Duration = Duration::from_secs(3600);
@@ -21,7 +22,7 @@ struct World {
     options: Options,
     db: Database,
     backups: Backups,
-    seed: u64,
+    random: Random,
 }
 
 impl World {
@@ -42,7 +43,7 @@ impl World {
             options,
             db,
             backups,
-            seed: 1,
+            random: Random(1),
         }
     }
 
@@ -56,12 +57,9 @@ impl World {
         self.db.container_with(name, options).unwrap()
     }
 
-    /// A number below `most` (splitmix64).
+    /// A number below `most`.
     fn random(&mut self, most: u64) -> u64 {
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.seed ^ (self.seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % most
+        self.random.next() % most
     }
 
     fn backup(&self) -> ebbtide_backup::Report {
@@ -249,7 +247,7 @@ fn nothing_older_shows_in_place_of_what_was_left_out() {
     let (mut skipped, mut found) = (0, 0);
     for seed in 0..40 {
         let mut world = World::new();
-        world.seed = seed * 2 + 1;
+        world.random = Random(seed * 2 + 1);
         let store = Folder::new(world.path("store"));
         let backups = Backups::open(store).options(world.options.clone());
         world.backups = backups.skip_ending_within(HOUR);
@@ -378,11 +376,7 @@ fn load_with_lifetimes(keep: Keep) -> (f64, u64) {
 
 #[test]
 fn a_store_holds_little_more_than_what_lives() {
-    let keep = Keep {
-        count: Some(4),
-        ..Keep::default()
-    };
-    let (worst, ended) = load_with_lifetimes(keep);
+    let (worst, ended) = load_with_lifetimes(keep(4));
     println!("FIGURE backups of eight hours: {worst:.2} times what lives, {ended} objects ended");
     assert!(worst <= 1.2 && ended > 0, "{worst}, {ended} ended");
 }

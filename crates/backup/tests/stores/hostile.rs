@@ -18,7 +18,7 @@ use ebbtide_backup::{Backups, Error, Folder, Keep, Later, Store};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::small;
+use crate::{keep, small};
 
 const START: u64 = 1_800_000_000_000;
 
@@ -230,11 +230,7 @@ fn a_ledger_that_is_missing_is_noticed() {
     world.restore(1, Later::Ignore).unwrap();
     // A later backup needs it not; and with the last that does, what is missing is missed no more.
     world.restore(3, Later::Tell).unwrap();
-    let keep = Keep {
-        count: Some(1),
-        ..Keep::default()
-    };
-    world.backups.prune(keep).unwrap();
+    world.backups.prune(keep(1)).unwrap();
     world.prove().unwrap();
     assert_eq!(world.ledger(), 4);
     world.prove().unwrap();

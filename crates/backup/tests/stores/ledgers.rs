@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ebbtide::{Container, Database, DefaultTtl, ManualClock, Ttl};
 use ebbtide_backup::{Backups, Error, Folder, Keep, Later};
+use testkit::random::Random;
 
 use crate::small;
 
@@ -67,7 +68,7 @@ struct World {
     folder: tempfile::TempDir,
     clock: ManualClock,
     now: u64,
-    seed: u64,
+    random: Random,
     db: Database,
     /// Where the database is now.
     branch: usize,
@@ -107,7 +108,7 @@ impl World {
             folder,
             clock,
             now: START,
-            seed: seed * 2 + 1,
+            random: Random(seed * 2 + 1),
             db,
             branch: 0,
             defaults: vec![defaults.into_iter().collect()],
@@ -126,12 +127,9 @@ impl World {
         self.folder.path().join("db")
     }
 
-    /// A number below `most` (splitmix64).
+    /// A number below `most`.
     fn random(&mut self, most: u64) -> u64 {
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.seed ^ (self.seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % most
+        self.random.next() % most
     }
 
     fn container(&self, name: &str) -> Container {

@@ -37,8 +37,8 @@ fn plain(mut line: Value) -> Value {
 fn each_call_goes_on_from_the_version_of_the_last() {
     let world = World::new();
     world.ok(&["put", "db", "a", "k", r#"{"n":1}"#]);
-    world.ok(&["put", "db", "a", "l", "text", "--ttl", "3600"]);
-    world.ok(&["put", "db", "b", "--hex", "ff", "ff00"]);
+    world.ok("put db a l text --ttl 3600");
+    world.ok("put db b --hex ff ff00");
     let (lines, version) = changes(&world, &[]);
     let expires = &lines[2]["expires_ms"];
     let left = expires.as_u64().unwrap() / 1_000 - now_seconds();
@@ -58,9 +58,9 @@ fn each_call_goes_on_from_the_version_of_the_last() {
         (vec![], version.clone())
     );
 
-    world.told(&["delete-range", "db", "a", "--from", "l"]);
-    world.ok(&["delete", "db", "a", "k"]);
-    world.ok(&["ttl", "db", "b", "60"]);
+    world.told("delete-range db a --from l");
+    world.ok("delete db a k");
+    world.ok("ttl db b 60");
     let (lines, second) = changes(&world, &["--since", &version]);
     let told = [
         r#"{"change":"delete_range","container":"a","from":{"_key":"l"},"to":null}"#,
@@ -71,7 +71,7 @@ fn each_call_goes_on_from_the_version_of_the_last() {
     let (lines, _) = changes(&world, &["b", "--since", &version]);
     assert_eq!(lines, [json(told[2])]);
 
-    world.told(&["drop", "db", "a", "--yes"]);
+    world.told("drop db a --yes");
     let (lines, third) = changes(&world, &["--since", &second]);
     assert_eq!(lines, [json(r#"{"change":"containers","names":["b"]}"#)]);
     assert!(third.parse::<u64>().unwrap() > second.parse::<u64>().unwrap());
@@ -80,17 +80,17 @@ fn each_call_goes_on_from_the_version_of_the_last() {
 #[test]
 fn what_cannot_be_told_is_an_error() {
     let world = World::new();
-    world.ok(&["put", "db", "c", "k", "v"]);
+    world.ok("put db c k v");
     assert_eq!(
-        world.fails(1, &["changes", "db", "other"]),
+        world.fails(1, "changes db other"),
         "there is no container \"other\""
     );
-    let why = world.fails(2, &["changes", "db", "--since", "1000000"]);
+    let why = world.fails(2, "changes db --since 1000000");
     assert!(why.contains("drop the copy"), "{why}");
     let (_, version) = changes(&world, &[]);
-    world.ok(&["delete", "db", "c", "k"]);
+    world.ok("delete db c k");
     // The delete leaves the disk with what it hides.
-    world.run(&["compact", "db"]);
+    world.run("compact db");
     let why = world.fails(2, &["changes", "db", "--since", &version]);
     assert!(why.contains("drop the copy"), "{why}");
 }
@@ -132,11 +132,11 @@ impl Drop for Following {
 #[test]
 fn following_goes_on_as_others_write() {
     let world = World::new();
-    world.ok(&["put", "db", "c", "k", "1"]);
+    world.ok("put db c k 1");
     let mut following = Following::of(&world, &["c"]);
     let (lines, first) = following.pass();
     assert_eq!(lines.len(), 2);
-    world.ok(&["put", "db", "c", "k", "2"]);
+    world.ok("put db c k 2");
     let (lines, second) = following.pass();
     let put =
         r#"{"change":"put","container":"c","expires_ms":null,"item":{"_key":"k","_value":"2"}}"#;

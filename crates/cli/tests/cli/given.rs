@@ -9,13 +9,11 @@ use super::*;
 fn a_value_comes_by_itself_or_by_standard_input_or_from_a_file() {
     let world = World::new();
     let bytes: Vec<u8> = (0..=255).chain(*b"\r\n").collect();
-    world
-        .run_with_input(&["put", "db", "c", "input", "-"], &bytes)
-        .ok();
+    world.run_with_input("put db c input -", &bytes).ok();
     std::fs::write(world.path("file"), &bytes).unwrap();
-    world.ok(&["put", "db", "c", "file", "@file"]);
-    world.ok(&["put", "db", "c", "at", "@@file"]);
-    world.ok(&["put", "db", "c", "ats", "@@@"]);
+    world.ok("put db c file @file");
+    world.ok("put db c at @@file");
+    world.ok("put db c ats @@@");
     // Only a value is looked at so.
     world.ok(&["put", "db", "c", "@file", "of that key"]);
     world.ok(&["put", "db", "c", "-", "of a dash"]);
@@ -32,7 +30,7 @@ fn a_value_comes_by_itself_or_by_standard_input_or_from_a_file() {
     assert!(put("@").starts_with("value @ names no file: "));
     assert!(!world.path("new").exists());
     // An empty input gives an empty value.
-    world.ok(&["put", "db", "c", "none", "-"]);
+    world.ok("put db c none -");
     assert_eq!(get("none"), b"");
 }
 
@@ -41,10 +39,10 @@ fn a_value_from_a_file_has_the_limit_of_others() {
     let world = World::new();
     let file = std::fs::File::create(world.path("file")).unwrap();
     file.set_len(64 << 20).unwrap();
-    world.ok(&["put", "db", "c", "k", "@file"]);
-    assert_eq!(world.run(&["get", "db", "c", "k"]).out.len(), 64 << 20);
+    world.ok("put db c k @file");
+    assert_eq!(world.run("get db c k").out.len(), 64 << 20);
     file.set_len(1 << 40).unwrap();
-    let why = world.fails(2, &["put", "db", "c", "k", "@file"]);
+    let why = world.fails(2, "put db c k @file");
     assert_eq!(
         why,
         "file is too long for a value: up to 67108864 bytes (64 MiB)"
@@ -71,9 +69,9 @@ fn keys_and_values_can_be_given_and_shown_as_text_that_stands_for_bytes() {
         assert_eq!(world.ok(&["keys", "db", "c", form]), format!("{key}\n"));
         // Given as text; JSON has its own way to show bytes.
         let item = json(&world.ok(&["get", "db", "c", key, form, "--json"]));
-        assert_eq!(
-            (&item["_key_base64"], &item["_value_base64"]),
-            (&"AP8KCQ==".into(), &"Cv8=".into())
+        has(
+            &item,
+            r#"{"_key_base64":"AP8KCQ==","_value_base64":"Cv8="}"#,
         );
         world.ok(&["touch", "db", "c", key, form]);
         world.ok(&["delete", "db", "c", key, form]);
@@ -82,22 +80,13 @@ fn keys_and_values_can_be_given_and_shown_as_text_that_stands_for_bytes() {
     }
     // As `base64` and `xxd -p` print it, and through a pipe; a range is of keys.
     world
-        .run_with_input(
-            &["put", "db", "c", "YQ==", "-", "--base64"],
-            b"YWJj\nZGVm\n",
-        )
+        .run_with_input("put db c YQ== - --base64", b"YWJj\nZGVm\n")
         .ok();
     world.write("dump", "61 62\n63\n");
-    world.ok(&["put", "db", "c", "62", "@dump", "--hex"]);
-    assert_eq!(world.ok(&["scan", "db", "c"]), "a\tabcdef\nb\tabc\n");
-    assert_eq!(
-        world.ok(&["keys", "db", "c", "--hex", "--from", "6100"]),
-        "62\n"
-    );
-    assert_eq!(
-        world.ok(&["keys", "db", "c", "--base64", "--prefix", "YQ=="]),
-        "YQ==\n"
-    );
+    world.ok("put db c 62 @dump --hex");
+    assert_eq!(world.ok("scan db c"), "a\tabcdef\nb\tabc\n");
+    assert_eq!(world.ok("keys db c --hex --from 6100"), "62\n");
+    assert_eq!(world.ok("keys db c --base64 --prefix YQ=="), "YQ==\n");
     for (form, key, value) in [
         ("--hex", "0", "00"),
         ("--hex", "0g", "00"),
@@ -108,7 +97,7 @@ fn keys_and_values_can_be_given_and_shown_as_text_that_stands_for_bytes() {
         let why = world.fails(2, &["put", "new", "c", key, value, form]);
         assert!(why.contains(" is not allowed: --"), "{why}");
     }
-    let both = world.fails(2, &["keys", "db", "c", "--hex", "--base64"]);
+    let both = world.fails(2, "keys db c --hex --base64");
     assert!(both.contains("cannot be used with"), "{both}");
     assert!(!world.path("new").exists());
 }
@@ -121,7 +110,7 @@ fn a_key_is_any_bytes() {
         |args: &[&str], more: &[&OsStr]| Ran::of(world.command(args).args(more).output().unwrap());
     run(&["put", "db", "c"], &[key, OsStr::from_bytes(b"\x80")]).ok();
     assert_eq!(run(&["get", "db", "c"], &[key]).out, b"\x80");
-    world.ok(&["put", "db", "c", "a", "1"]);
+    world.ok("put db c a 1");
     // Behind the last key of a prefix that ends in 0xff lies what begins with the next byte before it.
     let prefix = |prefix: &[u8]| {
         run(
@@ -134,11 +123,11 @@ fn a_key_is_any_bytes() {
         (prefix(b"\xff"), prefix(b"\xff\xff"), prefix(b"a")),
         ("1\n".into(), "0\n".into(), "1\n".into())
     );
-    world.ok(&["put", "db", "c", "61ff01", "02", "--hex"]);
-    world.ok(&["put", "db", "c", "62", "03", "--hex"]);
+    world.ok("put db c 61ff01 02 --hex");
+    world.ok("put db c 62 03 --hex");
     assert_eq!(prefix(b"a\xff"), "1\n");
     run(&["delete", "db", "c"], &[key]).ok();
-    assert_eq!(world.ok(&["count", "db", "c"]), "3\n");
+    assert_eq!(world.ok("count db c"), "3\n");
     let why = run(&["get", "db", "c"], &[key]).failed(1);
     assert_eq!(why, "there is no item \"\u{fffd}\u{fffd}\" in \"c\"");
     // A container's name is text.
@@ -149,7 +138,7 @@ fn a_key_is_any_bytes() {
 #[test]
 fn an_item_shows_how_long_it_still_lives() {
     let world = World::new();
-    world.ok(&["put", "db", "c", "hour", "v", "--ttl", "3600"]);
+    world.ok("put db c hour v --ttl 3600");
     world.ok(&["put", "db", "c", "no end", "v"]);
     let item = |key: &str| json(&world.ok(&["get", "db", "c", key, "--json"]));
     let left = item("hour")["_remaining"].as_f64().unwrap();
@@ -162,17 +151,15 @@ fn an_item_shows_how_long_it_still_lives() {
             .contains_key("_remaining")
     );
     // Such a line is one that import reads.
-    let line = world.run(&["get", "db", "c", "hour", "--json"]).out;
-    world
-        .run_with_input(&["import", "copy", "c", "-"], &line)
-        .told();
-    assert_eq!(world.ok(&["get", "copy", "c", "hour"]), "v");
+    let line = world.run("get db c hour --json").out;
+    world.run_with_input("import copy c -", &line).told();
+    assert_eq!(world.ok("get copy c hour"), "v");
 }
 
 #[test]
 fn a_ttl_that_does_not_count_is_said() {
     let world = World::new();
-    world.ok(&["ttl", "db", "c", "off"]);
+    world.ok("ttl db c off");
     let warning =
         "but ttl is off in \"c\", so nothing expires there; `ebbtide ttl db c -1` turns it on";
     let put = |ttl: &str| world.run(&["put", "db", "c", "k", "v", "--ttl", ttl]);
@@ -181,19 +168,19 @@ fn a_ttl_that_does_not_count_is_said() {
         format!("ebbtide: the item has a ttl, {warning}")
     );
     put("-1").ok();
-    world.ok(&["put", "db", "c", "k", "v"]);
+    world.ok("put db c k v");
     world.write(
         "in.jsonl",
         "{\"id\":1,\"ttl\":5}\n{\"id\":2,\"ttl\":-1}\n{\"id\":3}\n",
     );
-    let ran = world.run(&["import", "db", "c", "in.jsonl", "--key", "id"]);
+    let ran = world.run("import db c in.jsonl --key id");
     let said: Vec<_> = ran.err.lines().collect();
     let expected = format!("ebbtide: 1 line with a ttl stored, {warning}");
     assert_eq!(said, [expected.as_str(), "3 lines imported"]);
-    world.ok(&["ttl", "db", "c", "-1"]);
+    world.ok("ttl db c -1");
     put("60").ok();
     assert_eq!(
-        world.told(&["import", "db", "c", "in.jsonl", "--key", "id"]),
+        world.told("import db c in.jsonl --key id"),
         "3 lines imported"
     );
 }
@@ -201,14 +188,14 @@ fn a_ttl_that_does_not_count_is_said() {
 #[test]
 fn what_is_written_with_sync_is_written() {
     let world = World::new();
-    world.ok(&["put", "db", "c", "a", "1", "--sync"]);
-    world.ok(&["put", "db", "c", "b", "2", "--sync", "--ttl", "60"]);
-    world.ok(&["touch", "db", "c", "a", "--sync"]);
-    world.ok(&["delete", "db", "c", "b", "--sync"]);
+    world.ok("put db c a 1 --sync");
+    world.ok("put db c b 2 --sync --ttl 60");
+    world.ok("touch db c a --sync");
+    world.ok("delete db c b --sync");
     world.write("in.jsonl", "{\"id\":1}\n");
-    world.told(&["import", "db", "c", "in.jsonl", "--key", "id", "--sync"]);
-    assert_eq!(world.ok(&["scan", "db", "c"]), "1\t{\"id\":1}\na\t1\n");
-    let why = world.fails(2, &["get", "db", "c", "a", "--sync"]);
+    world.told("import db c in.jsonl --key id --sync");
+    assert_eq!(world.ok("scan db c"), "1\t{\"id\":1}\na\t1\n");
+    let why = world.fails(2, "get db c a --sync");
     assert!(why.contains("unexpected argument '--sync'"), "{why}");
 }
 
@@ -225,18 +212,12 @@ fn items_of_typed_containers_are_shown_and_written() {
         numbers.put((258, "x"), &(true, "ada".into()))
     };
     put().unwrap();
-    assert_eq!(world.ok(&["get", "db", "names", "ada"]), "[18,15]");
-    assert_eq!(world.ok(&["scan", "db", "names"]), "ada\t[18,15]\n");
-    assert_eq!(
-        world.ok(&["get", "db", "numbers", "--hex", "010278"]),
-        "0103616461\n"
-    );
-    assert_eq!(
-        world.ok(&["get", "db", "numbers", "--base64", "AQJ4"]),
-        "AQNhZGE=\n"
-    );
-    world.ok(&["put", "db", "names", "bob", "[1]"]);
-    world.ok(&["put", "db", "numbers", "--hex", "010379", "0000"]);
+    assert_eq!(world.ok("get db names ada"), "[18,15]");
+    assert_eq!(world.ok("scan db names"), "ada\t[18,15]\n");
+    assert_eq!(world.ok("get db numbers --hex 010278"), "0103616461\n");
+    assert_eq!(world.ok("get db numbers --base64 AQJ4"), "AQNhZGE=\n");
+    world.ok("put db names bob [1]");
+    world.ok("put db numbers --hex 010379 0000");
     let get = || -> ebbtide::Result<_> {
         let db = open();
         let names = db.typed::<String, ebbtide::Json<Vec<u32>>>("names")?;
@@ -252,81 +233,67 @@ fn items_of_typed_containers_are_shown_and_written() {
 #[test]
 fn a_quota_is_shown_set_and_lifted() {
     let world = World::new();
-    world.ok(&["put", "db", "c", "a", "v"]);
-    assert_eq!(world.ok(&["quota", "db", "c"]), "none\n");
-    world.ok(&["quota", "db", "c", "40"]);
-    assert_eq!(world.ok(&["quota", "db", "c"]), "40 refuse\n");
-    let why = world.run(&["put", "db", "c", "b", "0123456789"]).failed(2);
+    world.ok("put db c a v");
+    assert_eq!(world.ok("quota db c"), "none\n");
+    world.ok("quota db c 40");
+    assert_eq!(world.ok("quota db c"), "40 refuse\n");
+    let why = world.run("put db c b 0123456789").failed(2);
     assert!(
         why.contains("container \"c\" is full: about 18 of 40 bytes"),
         "{why}"
     );
-    world.ok(&["quota", "db", "c", "40", "--when-full", "expire-soonest"]);
-    let shown = json(&world.ok(&["quota", "db", "c", "--json"]));
+    world.ok("quota db c 40 --when-full expire-soonest");
+    let shown = json(&world.ok("quota db c --json"));
     let quota = &shown["quota"];
-    assert_eq!(
-        (&quota["max_live_bytes"], &quota["when_full"]),
-        (&40.into(), &"expire-soonest".into())
+    has(
+        &quota,
+        r#"{"max_live_bytes":40,"when_full":"expire-soonest"}"#,
     );
-    assert_eq!(
-        json(&world.ok(&["stats", "db", "c", "--json"]))["quota"],
-        *quota
-    );
-    assert!(
-        world
-            .ok(&["stats", "db", "c"])
-            .contains("40 expire-soonest")
-    );
-    world.ok(&["quota", "db", "c", "64MiB"]);
-    assert_eq!(world.ok(&["quota", "db", "c"]), "67108864 refuse\n");
-    world.ok(&["quota", "db", "c", "none"]);
-    assert_eq!(world.ok(&["quota", "db", "c"]), "none\n");
+    assert_eq!(json(&world.ok("stats db c --json"))["quota"], *quota);
+    assert!(world.ok("stats db c").contains("40 expire-soonest"));
+    world.ok("quota db c 64MiB");
+    assert_eq!(world.ok("quota db c"), "67108864 refuse\n");
+    world.ok("quota db c none");
+    assert_eq!(world.ok("quota db c"), "none\n");
     for wrong in [
-        &["quota", "db", "c", "much"][..],
-        &["quota", "db", "c", "0"],
-        &["quota", "db", "c", "10M"],
-        &["quota", "db", "c", "9", "--when-full", "x"],
+        "quota db c much",
+        "quota db c 0",
+        "quota db c 10M",
+        "quota db c 9 --when-full x",
     ] {
         world.run(wrong).failed(2);
     }
     // Only what stores items makes a container.
-    for missing in [
-        &["quota", "db", "typo", "9"][..],
-        &["quota", "db", "typo", "none"],
-    ] {
+    for missing in ["quota db typo 9", "quota db typo none"] {
         assert_eq!(
             world.run(missing).failed(1),
             "there is no container \"typo\""
         );
     }
-    assert_eq!(world.ok(&["containers", "db"]), "c\n");
+    assert_eq!(world.ok("containers db"), "c\n");
 }
 
 #[test]
 fn why_a_key_is_found_or_not_is_told() {
     let world = World::new();
-    world.ok(&["put", "db", "c", "k", "v", "--ttl", "3600"]);
-    assert!(
-        world
-            .ok(&["why", "db", "c", "k"])
-            .contains(": live, ends at ")
-    );
+    world.ok("put db c k v --ttl 3600");
+    assert!(world.ok("why db c k").contains(": live, ends at "));
     // A follower, as which the command reads, does not know the segments.
-    let place = world.ok(&["why", "db", "c", "k"]);
+    let place = world.ok("why db c k");
     assert!(place.contains("\n  in memory, and in the log\n"), "{place}");
-    world.told(&["expire", "db", "c", "--all", "--yes"]);
-    let told = world.ok(&["why", "db", "c", "k"]);
+    world.told("expire db c --all --yes");
+    let told = world.ok("why db c k");
     assert!(
         told.starts_with("not found at ") && told.contains("expired by the command"),
         "{told}"
     );
-    let shown = json(&world.ok(&["why", "db", "c", "k", "--json"]));
+    let shown = json(&world.ok("why db c k --json"));
     assert_eq!(
         (&shown["live"], &shown["versions"][0]["bytes"]),
         (&false.into(), &2.into())
     );
-    world.run(&["why", "db", "c", "none"]).failed(1);
-    let why = world.run(&["why", "db", "typo", "k"]).failed(1);
+    world.run("why db c none").failed(1);
+    let why = world.run("why db typo k").failed(1);
     assert_eq!(why, "there is no container \"typo\"");
     world.run(&["why", "db", "c", ""]).failed(2);
 }

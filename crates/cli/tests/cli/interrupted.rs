@@ -43,7 +43,7 @@ fn an_export_that_is_interrupted_leaves_no_file() {
             let lines: String = (items..items + 10_000).map(line).collect();
             items += 10_000;
             world.write("lines", &lines);
-            world.told(&["import", "db", "c", "lines", "--key", "id", "--sorted"]);
+            world.told("import db c lines --key id --sorted");
             world.write("out", "as it was");
             let is_interrupted = interrupt(&world, &["export", "db", "c", "out"], signal);
             assert_eq!(made(&world), ["out"]);
@@ -90,7 +90,7 @@ fn a_backup_or_a_restore_that_is_interrupted_is_in_nobodys_way() {
     let line = |n| format!("{{\"id\":\"{n:08}\",\"v\":\"{}\"}}\n", "x".repeat(1_000));
     let lines: String = (0..1_000).map(line).collect();
     world.write("lines", &lines);
-    world.told(&["import", "db", "c", "lines", "--key", "id", "--sorted"]);
+    world.told("import db c lines --key id --sorted");
     let none: [String; 0] = [];
     for signal in [Signal::INT, Signal::TERM] {
         let backup = ["backup", "db", "store", "--rate", "5000"];
@@ -102,7 +102,7 @@ fn a_backup_or_a_restore_that_is_interrupted_is_in_nobodys_way() {
         }
         assert_eq!(names(&world, "."), ["db", "lines", "store"]);
     }
-    world.told(&["backup", "db", "store"]);
+    world.told("backup db store");
     for signal in [Signal::INT, Signal::TERM] {
         let restore = ["restore", "store", "to", "--rate", "5000"];
         interrupt_when(&world, &restore, signal, || {
@@ -111,7 +111,7 @@ fn a_backup_or_a_restore_that_is_interrupted_is_in_nobodys_way() {
         assert_eq!(names(&world, "store/leases"), none);
         assert_eq!(names(&world, "."), ["db", "lines", "store"]);
     }
-    world.told(&["backup", "prune", "store", "--keep", "1"]);
-    world.told(&["restore", "store", "to"]);
-    assert_eq!(world.ok(&["count", "to", "c"]).trim(), "1000");
+    world.told("backup prune store --keep 1");
+    world.told("restore store to");
+    assert_eq!(world.ok("count to c").trim(), "1000");
 }

@@ -29,13 +29,12 @@ impl Store {
         let lines: String = (self.written..self.written + 200).map(line).collect();
         self.written += 200;
         self.world.write("lines", &lines);
-        let args = ["import", "db", "c", "lines", "--key", "id"];
-        let ran = self.world.run(&args);
+        let ran = self.world.run("import db c lines --key id");
         assert_eq!(ran.status, 0, "{}", ran.err);
     }
 
     fn backup(&mut self) {
-        let made = json(&self.world.ok(&["backup", "db", "store", "--json"]));
+        let made = json(&self.world.ok("backup db store --json"));
         let number = made["backup"].as_u64().unwrap();
         self.items.insert(number, self.written);
     }
@@ -66,7 +65,7 @@ impl Store {
     /// Every backup in the store is whole, those that were acknowledged are there from `oldest` on, and the last one has
     /// all its items.
     fn check(&mut self, oldest: u64) {
-        let listed = self.world.ok(&["backups", "store", "--json"]);
+        let listed = self.world.ok("backups store --json");
         let numbers: Vec<u64> = listed
             .lines()
             .map(|line| json(line)["backup"].as_u64().unwrap())
@@ -74,7 +73,7 @@ impl Store {
         for number in self.items.keys().filter(|number| **number >= oldest) {
             assert!(numbers.contains(number), "{number} of {numbers:?}");
         }
-        let proved = json(&self.world.ok(&["backup", "prove", "store", "--json"]));
+        let proved = json(&self.world.ok("backup prove store --json"));
         assert_eq!(proved["backups"], numbers.len());
         let last = *numbers.last().unwrap();
         let items = *self.items.entry(last).or_insert(self.written);
@@ -85,7 +84,7 @@ impl Store {
         let number = number.to_string();
         self.world
             .told(&["restore", "store", "to", "--at", &number]);
-        let count = self.world.ok(&["count", "to", "c"]);
+        let count = self.world.ok("count to c");
         assert_eq!(count.trim(), items.to_string());
         std::fs::remove_dir_all(self.world.path("to")).unwrap();
     }
@@ -110,9 +109,7 @@ fn a_killed_backup_harms_none() {
     }
     store.backup();
     store.let_leases_end();
-    store
-        .world
-        .told(&["backup", "prune", "store", "--keep", "1"]);
+    store.world.told("backup prune store --keep 1");
     store.check(u64::MAX);
     assert!(killed > 0, "none was killed");
 }
@@ -157,7 +154,7 @@ fn a_killed_restore_leaves_no_folder_or_a_whole_one() {
         if !store.world.path("to").exists() {
             store.world.told(&restore);
         }
-        let count = store.world.ok(&["count", "to", "c"]);
+        let count = store.world.ok("count to c");
         assert_eq!(count.trim(), store.written.to_string());
         assert!(!store.world.path("to.ebbtide-scratch").exists());
     }

@@ -145,41 +145,41 @@ fn retention_is_changed_while_the_service_runs() {
         world.ok(&["put", "db", "c", key, key]);
         assert_eq!(service.reads(key).as_deref(), Some(key));
     }
-    world.ok(&["put", "db", "c", "short", "v", "--ttl", "1h"]);
-    world.ok(&["ttl", "db", "c", "7d"]);
+    world.ok("put db c short v --ttl 1h");
+    world.ok("ttl db c 7d");
     service.is_told("ttl c 7d None");
-    let beside = world.run(&["get", "db", "c", "a"]);
+    let beside = world.run("get db c a");
     assert_eq!((beside.status, beside.out.as_slice()), (0, b"a".as_slice()));
-    let beside = world.run(&["ttl", "db", "c"]);
+    let beside = world.run("ttl db c");
     assert_eq!(
         (beside.status, beside.out.as_slice()),
         (0, b"604800\n".as_slice())
     );
     // As without a service: a question, and then at once.
-    let why = world.run_with_input(&["expire", "db", "c", "--before", "+2h"], b"");
+    let why = world.run_with_input("expire db c --before +2h", b"");
     let would = why.failed(2);
     assert!(
         would.starts_with("nothing was changed: --yes would expire about 1 item, "),
         "{would}"
     );
-    let told = world.told(&["expire", "db", "c", "--before", "+2h", "--yes"]);
+    let told = world.told("expire db c --before +2h --yes");
     assert!(told.starts_with("\"c\" expired: about 1 item, "), "{told}");
     assert_eq!(
         (service.reads("short"), service.reads("a")),
         (None, Some("a".to_owned()))
     );
     sleep(Duration::from_millis(1_100));
-    let told = world.told(&["ttl", "db", "c", "1", "--yes"]);
+    let told = world.told("ttl db c 1 --yes");
     assert!(told.starts_with("\"c\" expired: about 3 items, "), "{told}");
     assert_eq!(service.reads("a"), None);
-    world.ok(&["ttl", "db", "c", "off"]);
+    world.ok("ttl db c off");
     // A quota is kept by the service, which writes for the command.
-    world.ok(&["quota", "db", "c", "1KiB"]);
+    world.ok("quota db c 1KiB");
     let why = world.fails(2, &["put", "db", "c", "k", &"v".repeat(2_000)]);
     assert!(why.starts_with("container \"c\" is full: "), "{why}");
     service.end();
-    assert_eq!(world.ok(&["quota", "db", "c"]), "1024 refuse\n");
-    assert_eq!(world.ok(&["ttl", "db", "c"]), "off\n");
+    assert_eq!(world.ok("quota db c"), "1024 refuse\n");
+    assert_eq!(world.ok("ttl db c"), "off\n");
 }
 
 #[test]
@@ -210,15 +210,15 @@ fn items_are_written_while_the_service_runs_as_without_it() {
             )
         };
         world.write("lines", &(0..100).map(line).collect::<String>());
-        world.ok(&["put", "db", "c", "first", "v"]);
+        world.ok("put db c first v");
         let service = served.then(|| Serving::of(&world, "db", true));
         let ran = |args: &&[&str]| {
-            let Ran { status, out, err } = world.run(args);
+            let Ran { status, out, err } = world.run(*args);
             (args.join(" "), status, String::from_utf8(out).unwrap(), err)
         };
         let ran = commands.iter().map(ran).collect::<Vec<_>>();
         service.into_iter().for_each(Serving::end);
-        (ran, world.ok(&["scan", "db", "c"]))
+        (ran, world.ok("scan db c"))
     };
     assert_eq!(outcomes(true), outcomes(false));
 }
@@ -230,26 +230,23 @@ fn it_is_compacted_and_copied_while_the_service_runs() {
         world.ok(&["put", "db", "c", &format!("{run}"), "v"]);
     }
     let mut service = Serving::of(&world, "db", true);
-    world.ok(&["put", "db", "c", "new", "v"]);
-    let said = world.told(&["compact", "db"]);
+    world.ok("put db c new v");
+    let said = world.told("compact db");
     assert!(
         said.starts_with("on disk ") && said.ends_with("runs left: 1"),
         "{said}"
     );
     service.is_told("compact None");
-    let both = json(&world.ok(&["compact", "db", "--json"]));
+    let both = json(&world.ok("compact db --json"));
     assert_eq!(both["after"]["live_items"], 4);
-    let made = world.told(&["backup", "db", "store"]);
+    let made = world.told("backup db store");
     assert!(made.starts_with("backup 1 of db in store: "), "{made}");
-    assert_eq!(
-        world.told(&["checkpoint", "db", "copy"]),
-        "checkpoint of db in copy"
-    );
+    assert_eq!(world.told("checkpoint db copy"), "checkpoint of db in copy");
     let copy = world.path("copy").canonicalize().unwrap();
     service.is_told(&format!("checkpoint {} None", copy.display()));
-    world.told(&["expire", "db", "c", "--all", "--yes"]);
+    world.told("expire db c --all --yes");
     assert_eq!(
-        world.told(&["backup", "ledger", "db", "store"]),
+        world.told("backup ledger db store"),
         "ledger 2 of db in store"
     );
     for (dir, items) in [("restored", "0\n"), ("was", "4\n")] {
@@ -263,27 +260,19 @@ fn it_is_compacted_and_copied_while_the_service_runs() {
         assert_eq!(world.ok(&["count", dir, "c"]), items);
         assert!(!world.path(dir).join("control.sock").exists());
     }
-    assert_eq!(world.ok(&["count", "copy", "c"]), "4\n");
+    assert_eq!(world.ok("count copy c"), "4\n");
     assert!(!world.path("db.ebbtide-scratch").exists());
     // The socket is nobody's file where all files are looked at.
-    for args in [
-        &["verify", "db"][..],
-        &["stats", "db", "--disk"],
-        &["containers", "db"],
-    ] {
+    for args in ["verify db", "stats db --disk", "containers db"] {
         let ran = world.run(args);
         assert_eq!(ran.status, 0, "{args:?}: {}", ran.err);
     }
     service.kill();
     assert!(world.path("db/control.sock").exists());
-    for args in [
-        &["verify", "db"][..],
-        &["stats", "db", "--disk"],
-        &["repair", "db"],
-    ] {
+    for args in ["verify db", "stats db --disk", "repair db"] {
         world.ok(args);
     }
-    let shown = json(&world.ok(&["report", "db", "--text", "--json"]));
+    let shown = json(&world.ok("report db --text --json"));
     assert!(shown.is_object());
 }
 
@@ -291,22 +280,22 @@ fn it_is_compacted_and_copied_while_the_service_runs() {
 fn a_killed_service_is_in_nobodys_way() {
     let world = World::new();
     let service = Serving::of(&world, "db", true);
-    world.ok(&["put", "db", "c", "before", "v"]);
+    world.ok("put db c before v");
     service.kill();
     assert!(world.path("db/control.sock").exists());
     // The command owns the database, whatever the folder has.
-    world.ok(&["put", "db", "c", "between", "v"]);
+    world.ok("put db c between v");
     let mut service = Serving::of(&world, "db", true);
     assert_eq!(service.reads("before").as_deref(), Some("v"));
     assert_eq!(service.reads("between").as_deref(), Some("v"));
-    world.ok(&["put", "db", "c", "after", "v"]);
+    world.ok("put db c after v");
     assert_eq!(service.reads("after").as_deref(), Some("v"));
     service.end();
     assert!(!world.path("db/control.sock").exists());
     // And one that does not listen beside such a socket.
     Serving::of(&world, "db", true).kill();
     let service = Serving::of(&world, "db", false);
-    let why = world.fails(2, &["put", "db", "c", "k", "v"]);
+    let why = world.fails(2, "put db c k v");
     assert!(why.contains("listens on no control socket"), "{why}");
     service.end();
 }
@@ -316,8 +305,8 @@ fn two_services_are_asked_each_by_its_folder() {
     let world = World::new();
     let mut first = Serving::of(&world, "first", true);
     let mut second = Serving::of(&world, "second", true);
-    world.ok(&["put", "first", "c", "k", "1"]);
-    world.ok(&["put", "second", "c", "k", "2", "--wait", "600"]);
+    world.ok("put first c k 1");
+    world.ok("put second c k 2 --wait 600");
     assert_eq!(first.reads("k").as_deref(), Some("1"));
     assert_eq!(second.reads("k").as_deref(), Some("2"));
     first.end();
@@ -334,14 +323,14 @@ fn of_a_service_that_does_not_listen_the_process_is_named() {
         String::new()
     };
     assert_eq!(
-        world.fails(2, &["ttl", "db", "c", "7d"]),
+        world.fails(2, "ttl db c 7d"),
         format!(
             "db is open elsewhere{process}, which listens on no control socket (its program opens one by \
              `ebbtide_control::listen`): end it, or --wait TIME"
         )
     );
     assert_eq!(
-        world.fails(2, &["repair", "db", "--yes"]),
+        world.fails(2, "repair db --yes"),
         format!("db is open elsewhere{process}, and this needs it closed: end it, or --wait TIME")
     );
     service.end();
@@ -352,16 +341,13 @@ fn what_needs_the_database_for_itself_says_so() {
     let world = World::new();
     world.write("lines", "{\"id\":\"a\"}\n{\"id\":\"b\"}\n");
     let mut service = Serving::of(&world, "db", true);
-    let why = world.fails(
-        2,
-        &["import", "db", "c", "lines", "--key", "id", "--sorted"],
-    );
+    let why = world.fails(2, "import db c lines --key id --sorted");
     assert!(
         why.starts_with("--sorted loads straight into tables"),
         "{why}"
     );
     assert_eq!(service.reads("a"), None);
-    let why = world.fails(2, &["upgrade", "db"]);
+    let why = world.fails(2, "upgrade db");
     assert!(why.contains("and this needs it closed"), "{why}");
     service.end();
 }
@@ -374,11 +360,11 @@ fn the_lock_says_who_may_listen() {
     while service.next() != "closed" {}
     let next = ebbtide::Database::open(world.path("db")).unwrap();
     let _control = ebbtide_control::listen(&next, ebbtide_control::Options::new()).unwrap();
-    world.ok(&["put", "db", "c", "k", "v"]);
+    world.ok("put db c k v");
     // The one that has closed it leaves, and takes nothing with it.
     service.end();
     assert_eq!(next.container("c").unwrap().get("k").unwrap().unwrap(), "v");
-    world.ok(&["put", "db", "c", "k", "w"]);
+    world.ok("put db c k w");
     assert_eq!(next.container("c").unwrap().get("k").unwrap().unwrap(), "w");
 }
 
@@ -405,10 +391,7 @@ fn where_the_service_makes_no_copy_it_is_made_beside_it() {
         "{\"failed\":{\"refused\":\"cannot create\"}}\n",
     );
     let beside = "db is open in another process: read beside it, as it is now";
-    for args in [
-        &["backup", "db", "store"][..],
-        &["checkpoint", "db", "copy"],
-    ] {
+    for args in ["backup db store", "checkpoint db copy"] {
         let ran = world.run(args);
         assert_eq!(
             (ran.status, ran.err.lines().next()),
@@ -417,12 +400,9 @@ fn where_the_service_makes_no_copy_it_is_made_beside_it() {
             ran.err
         );
     }
-    assert_eq!(world.ok(&["get", "copy", "c", "k"]), "v");
+    assert_eq!(world.ok("get copy c k"), "v");
     // A folder that is taken is refused once.
-    assert_eq!(
-        world.fails(2, &["checkpoint", "db", "copy"]),
-        "cannot create"
-    );
+    assert_eq!(world.fails(2, "checkpoint db copy"), "cannot create");
 }
 
 #[test]

@@ -40,6 +40,41 @@ mod upkeep;
 
 const ALLOWED_TTL: &str = "-1 (never), or whole seconds from 1 to 2147483647";
 
+/// The words of a command: a line in which blanks part them, or each by itself.
+trait Words {
+    fn words(&self) -> Vec<&str>;
+}
+
+impl Words for str {
+    fn words(&self) -> Vec<&str> {
+        self.split_whitespace().collect()
+    }
+}
+
+impl Words for String {
+    fn words(&self) -> Vec<&str> {
+        self.as_str().words()
+    }
+}
+
+impl Words for [&str] {
+    fn words(&self) -> Vec<&str> {
+        self.to_vec()
+    }
+}
+
+impl<const N: usize> Words for [&str; N] {
+    fn words(&self) -> Vec<&str> {
+        self.to_vec()
+    }
+}
+
+impl Words for Vec<&str> {
+    fn words(&self) -> Vec<&str> {
+        self.clone()
+    }
+}
+
 /// A folder that goes with the test.
 struct World {
     folder: tempfile::TempDir,
@@ -67,23 +102,28 @@ impl World {
         std::fs::write(self.path(name), text).unwrap();
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    fn command(&self, args: &(impl Words + ?Sized)) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ebbtide"));
         command
-            .args(args)
+            .args(args.words())
             .current_dir(self.folder.path())
             .stdin(Stdio::null());
         command
     }
 
     #[track_caller]
-    fn run(&self, args: &[&str]) -> Ran {
+    fn run(&self, args: &(impl Words + ?Sized)) -> Ran {
         Ran::of(self.command(args).output().unwrap())
     }
 
     /// Runs on a terminal that is so many characters wide, where `typed` is typed; what stands on it in the end.
     #[cfg(target_os = "linux")]
-    fn run_on_terminal(&self, args: &[&str], columns: u16, typed: &[u8]) -> (i32, String) {
+    fn run_on_terminal(
+        &self,
+        args: &(impl Words + ?Sized),
+        columns: u16,
+        typed: &[u8],
+    ) -> (i32, String) {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         unlockpt(&terminal).unwrap();
         let name = ptsname(&terminal, vec![]).unwrap();
@@ -116,7 +156,7 @@ impl World {
         (status.code().unwrap(), String::from_utf8(shown).unwrap())
     }
 
-    fn run_with_input(&self, args: &[&str], input: &[u8]) -> Ran {
+    fn run_with_input(&self, args: &(impl Words + ?Sized), input: &[u8]) -> Ran {
         let mut command = self.command(args);
         command
             .stdin(Stdio::piped())
@@ -134,19 +174,19 @@ impl World {
 
     /// Runs what must succeed without a word on standard error, and gives its output.
     #[track_caller]
-    fn ok(&self, args: &[&str]) -> String {
+    fn ok(&self, args: &(impl Words + ?Sized)) -> String {
         self.run(args).ok()
     }
 
     /// Runs what must succeed without a result, and gives the one line on standard error that says what was done.
     #[track_caller]
-    fn told(&self, args: &[&str]) -> String {
+    fn told(&self, args: &(impl Words + ?Sized)) -> String {
         self.run(args).told()
     }
 
     /// Runs what must fail, with nothing on standard output, and gives the one line that says why.
     #[track_caller]
-    fn fails(&self, status: i32, args: &[&str]) -> String {
+    fn fails(&self, status: i32, args: &(impl Words + ?Sized)) -> String {
         self.run(args).failed(status)
     }
 }
@@ -190,6 +230,14 @@ impl Ran {
 
 fn json(line: &str) -> Value {
     serde_json::from_str(line).unwrap()
+}
+
+/// It has these members, among others.
+#[track_caller]
+fn has(line: &Value, members: &str) {
+    for (name, value) in json(members).as_object().unwrap() {
+        assert_eq!(line[name], *value, "{name} of {line}");
+    }
 }
 
 fn now_seconds() -> u64 {

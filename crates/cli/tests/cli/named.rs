@@ -26,7 +26,7 @@ fn every_command_is_in_the_guide_or_the_readme() {
     for page in root.join("docs/guide").read_dir().unwrap() {
         text += &std::fs::read_to_string(page.unwrap().path()).unwrap();
     }
-    let help = World::new().ok(&["--help"]);
+    let help = World::new().ok("--help");
     let mut names = commands(&help);
     names.retain(|name| *name != "help");
     assert!(names.len() > 30 && names.contains(&"put"), "{names:?}");

@@ -6,10 +6,10 @@ use super::*;
 #[test]
 fn a_signal_takes_the_temporary_folder_along() {
     for (command, signal, number) in [
-        (&["demo"][..], "INT", 2),
-        (&["demo"], "TERM", 15),
-        (&["replay", "-"], "INT", 2),
-        (&["replay", "-"], "TERM", 15),
+        ("demo", "INT", 2),
+        ("demo", "TERM", 15),
+        ("replay -", "INT", 2),
+        ("replay -", "TERM", 15),
     ] {
         let world = World::new();
         std::fs::create_dir(world.path("tmp")).unwrap();
@@ -43,7 +43,7 @@ fn a_signal_takes_the_temporary_folder_along() {
 #[test]
 fn the_demo_keeps_its_promises() {
     let world = World::new();
-    let ran = world.run(&["demo", "kept", "--seconds", "3", "--seed", "7", "--json"]);
+    let ran = world.run("demo kept --seconds 3 --seed 7 --json");
     let shown = String::from_utf8(ran.out).unwrap();
     let lines: Vec<_> = shown.lines().map(json).collect();
     let (last, seconds) = lines.split_last().unwrap();
@@ -57,8 +57,8 @@ fn the_demo_keeps_its_promises() {
     assert!(last["removal_max_let_run_seconds"].as_f64() <= last["removal_max_seconds"].as_f64());
     assert_eq!(last["expired_returned"], 0);
     assert!(last["reads"].as_u64().unwrap() > 1_000);
-    assert_eq!(world.ok(&["scan", "kept", "sessions"]), "");
-    let why = world.fails(2, &["demo", "kept", "--seconds", "2"]);
+    assert_eq!(world.ok("scan kept sessions"), "");
+    let why = world.fails(2, "demo kept --seconds 2");
     assert_eq!(why, "kept is not empty: the demo needs a new folder");
 }
 
@@ -66,8 +66,8 @@ fn the_demo_keeps_its_promises() {
 fn a_replay_has_the_hits_of_its_trace() {
     let world = World::new();
     world.write("t.csv", TRACE);
-    let args = ["replay", "t.csv", "kept", "--container", "c", "--json"];
-    let report = replayed(&world.ok(&args));
+    let args = "replay t.csv kept --container c --json";
+    let report = replayed(&world.ok(args));
     for (operation, played, done) in [
         ("get", 3, 1),
         ("gets", 1, 1),
@@ -85,28 +85,22 @@ fn a_replay_has_the_hits_of_its_trace() {
             (&played.into(), &done.into())
         );
     }
-    assert_eq!(
-        (&report["played"], &report["checked"]),
-        (&13.into(), &10.into())
-    );
-    assert_eq!(
-        (&report["hit_rate"], &report["trace_seconds"]),
-        (&0.5.into(), &13.into())
-    );
+    has(&report, r#"{"played":13,"checked":10}"#);
+    has(&report, r#"{"hit_rate":0.5,"trace_seconds":13}"#);
     assert!(report["stats"]["bytes_logged"].as_u64().unwrap() > 0);
     assert!(report["writes_micros"]["p99.9"].as_f64().unwrap() > 0.0);
     // Items with a ttl have expired by today; the one without has the value that the ninth operation made.
-    let kept = world.run(&["get", "kept", "c", "n"]).out;
+    let kept = world.run("get kept c n").out;
     assert_eq!((kept.len(), &kept[..8]), (20, &9_u64.to_le_bytes()[..]));
-    world.fails(1, &["get", "kept", "c", "d"]);
-    let why = world.fails(2, &args);
+    world.fails(1, "get kept c d");
+    let why = world.fails(2, args);
     assert_eq!(why, "kept is not empty: the replay needs a new folder");
 }
 
 #[test]
 fn a_replay_reads_standard_input_and_shows_a_table() {
     let world = World::new();
-    let shown = world.run_with_input(&["replay", "-", "--limit", "5"], TRACE.as_bytes());
+    let shown = world.run_with_input("replay - --limit 5", TRACE.as_bytes());
     let shown = shown.ok();
     let cells = |name: &str| {
         let line = shown.lines().find(|line| line.starts_with(name));
@@ -130,12 +124,9 @@ fn a_replay_can_fill_what_a_get_missed() {
     let world = World::new();
     let trace = "0,k,1,30,0,get,5\n4,k,1,30,0,get,5\n5,k,1,30,0,get,5\n6,k,1,30,0,get,5\n6,l,1,0,0,get,0\n6,l,1,0,0,get,0\n";
     world.write("t.csv", trace);
-    let report = replayed(&world.ok(&["replay", "t.csv", "--json"]));
-    assert_eq!(
-        (&report["hit_rate"], &report["fills"]),
-        (&0.0.into(), &0.into())
-    );
-    let report = replayed(&world.ok(&["replay", "t.csv", "--json", "--fill-on-miss"]));
+    let report = replayed(&world.ok("replay t.csv --json"));
+    has(&report, r#"{"hit_rate":0.0,"fills":0}"#);
+    let report = replayed(&world.ok("replay t.csv --json --fill-on-miss"));
     assert_eq!(report["operations"]["get"]["done"], 2);
     assert_eq!(report["fills"], 2);
     assert_eq!(report["stats"]["bytes_put"], 2 * 31);
@@ -146,7 +137,7 @@ fn bad_lines_are_named_and_stop_a_replay() {
     let world = World::new();
     let trace = "7,k,1,3,0,set,0\n7,k,1,3,0,fetch,0\n7,k,1,3\n6,k,1,0,0,get,0\n7,k,1,3,0,set,-1\n7,k,1,0,0,get,0\n";
     world.write("t.csv", trace);
-    let why = world.fails(2, &["replay", "t.csv"]);
+    let why = world.fails(2, "replay t.csv");
     assert!(
         why.starts_with("line 2: operation fetch is not allowed: get, gets, set, "),
         "{why}"
@@ -155,7 +146,7 @@ fn bad_lines_are_named_and_stop_a_replay() {
         why.ends_with("(1 operations before it were played)"),
         "{why}"
     );
-    let ran = world.run(&["replay", "t.csv", "--skip-bad", "--json"]);
+    let ran = world.run("replay t.csv --skip-bad --json");
     let named: Vec<_> = ran
         .err
         .lines()
@@ -172,13 +163,10 @@ fn bad_lines_are_named_and_stop_a_replay() {
     );
     assert_eq!(ran.status, 0);
     let report = replayed(std::str::from_utf8(&ran.out).unwrap());
-    assert_eq!(
-        (&report["skipped"], &report["hit_rate"]),
-        (&4.into(), &1.0.into())
-    );
-    let why = world.fails(2, &["replay", "missing.csv", "new"]);
+    has(&report, r#"{"skipped":4,"hit_rate":1.0}"#);
+    let why = world.fails(2, "replay missing.csv new");
     assert!(why.starts_with("cannot open missing.csv: "), "{why}");
-    let why = world.fails(2, &["replay", "t.csv", "new", "--speed", "0.5"]);
+    let why = world.fails(2, "replay t.csv new --speed 0.5");
     assert!(
         why.starts_with("speed 0.5 is not allowed: a factor from 1 to 1000000"),
         "{why}"
@@ -193,14 +181,11 @@ fn a_replay_by_a_factor_takes_its_time() {
         "t.csv",
         "0,s,1,9,0,set,1\n0,l,1,9,0,set,90000\n3,s,1,0,0,get,0\n3,l,1,0,0,get,0\n",
     );
-    let report = replayed(&world.ok(&["replay", "t.csv", "kept", "--speed", "10", "--json"]));
-    assert_eq!(
-        (&report["hit_rate"], &report["trace_seconds"]),
-        (&0.5.into(), &3.into())
-    );
+    let report = replayed(&world.ok("replay t.csv kept --speed 10 --json"));
+    has(&report, r#"{"hit_rate":0.5,"trace_seconds":3}"#);
     assert!(report["seconds"].as_f64().unwrap() >= 0.3);
     // A tenth of the lifetime is left to be seen.
-    let item = json(&world.ok(&["get", "kept", "cache", "l", "--json"]));
+    let item = json(&world.ok("get kept cache l --json"));
     assert_eq!(item["ttl"], 9_000);
 }
 
@@ -227,16 +212,8 @@ fn a_real_trace_has_the_hits_that_can_be_counted() {
         }
     }
     let world = World::new();
-    let args = [
-        "replay",
-        "-",
-        "--memtable",
-        "64KiB",
-        "--reclaim-within",
-        "90m",
-        "--json",
-    ];
-    let report = replayed(&world.run_with_input(&args, text.as_bytes()).ok());
+    let args = "replay - --memtable 64KiB --reclaim-within 90m --json";
+    let report = replayed(&world.run_with_input(args, text.as_bytes()).ok());
     let counts = &report["operations"]["get"];
     assert_eq!(
         (&counts["played"], &counts["done"]),
@@ -249,7 +226,7 @@ fn a_real_trace_has_the_hits_that_can_be_counted() {
 #[test]
 fn the_demo_fits_a_terminal_and_says_what_it_proved() {
     let world = World::new();
-    let ran = world.run(&["demo", "kept", "--seconds", "2"]);
+    let ran = world.run("demo kept --seconds 2");
     let shown = String::from_utf8(ran.out).unwrap();
     assert!([0, 3].contains(&ran.status), "{shown}{}", ran.err);
     for line in shown.lines() {

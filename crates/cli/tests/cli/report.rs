@@ -16,7 +16,7 @@ fn ugly(world: &World) -> [&'static str; 3] {
             "1000",
         ]);
     }
-    world.told(&["compact", "db"]);
+    world.told("compact db");
     names
 }
 
@@ -24,7 +24,7 @@ fn ugly(world: &World) -> [&'static str; 3] {
 fn a_page_stands_alone_and_escapes_names() {
     let world = World::new();
     ugly(&world);
-    let said = world.told(&["report", "db", "-o", "r.html"]);
+    let said = world.told("report db -o r.html");
     assert_eq!(said, "written to r.html");
     let page = std::fs::read_to_string(world.path("r.html")).unwrap();
     assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
@@ -59,23 +59,19 @@ fn keys_values_and_hidden_names_are_not_told() {
         "--to",
         "secret-l",
     ]);
-    world.told(&["compact", "db"]);
-    for form in [
-        &["report", "db"][..],
-        &["report", "db", "--text"],
-        &["report", "db", "--json"],
-    ] {
+    world.told("compact db");
+    for form in ["report db", "report db --text", "report db --json"] {
         let shown = world.ok(form);
         for secret in ["secret", "7365"] {
             assert!(!shown.contains(secret), "{form:?} has {secret}");
         }
-        let hidden = world.ok(&[form, &["--hide-names"]].concat());
+        let hidden = world.ok(&format!("{form} --hide-names"));
         assert!(
             hidden.contains("container 1") && !hidden.contains("alert(1)"),
             "{form:?}"
         );
         assert!(!hidden.contains("rtl"), "{form:?}");
-        let told = world.ok(&[form, &["--keys", "2"]].concat());
+        let told = world.ok(&format!("{form} --keys 2"));
         assert!(
             told.contains("7365") && !told.contains("736563"),
             "{form:?}"
@@ -94,12 +90,12 @@ fn retention_and_edits_are_told() {
         )
     };
     world.write("in.jsonl", &(0..50).map(line).collect::<String>());
-    world.told(&["import", "db", "c", "in.jsonl", "--key", "id"]);
-    world.ok(&["ttl", "db", "c", "3600"]);
-    world.told(&["compact", "db"]);
-    world.ok(&["ttl", "db", "c", "60"]);
-    world.told(&["expire", "db", "c", "--before", "+1h", "--yes"]);
-    let text = world.ok(&["report", "db", "--text"]);
+    world.told("import db c in.jsonl --key id");
+    world.ok("ttl db c 3600");
+    world.told("compact db");
+    world.ok("ttl db c 60");
+    world.told("expire db c --before +1h --yes");
+    let text = world.ok("report db --text");
     for part in [
         "container c\ncompression: none\n",
         "\nfloor: gone are items without a ttl of their own, written before ",
@@ -109,46 +105,38 @@ fn retention_and_edits_are_told() {
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
-    let all = json(&world.ok(&["report", "db", "--json"]));
+    let all = json(&world.ok("report db --json"));
     assert_eq!(
         all["containers"][0]["run_list"][0]["tables"][0]["records"],
         50
     );
     let edits = all["edits"].as_array().unwrap();
     assert!(edits.len() >= 2, "{edits:?}");
-    let fewer = json(&world.ok(&["report", "db", "--json", "--edits", "1"]));
+    let fewer = json(&world.ok("report db --json --edits 1"));
     assert_eq!(
         fewer["edits"],
         json(&format!("[{}]", edits[edits.len() - 1]))
     );
-    let none = json(&world.ok(&["report", "db", "--json", "--edits", "0"]));
+    let none = json(&world.ok("report db --json --edits 0"));
     assert_eq!(none["edits"], json("[]"));
 }
 
 #[test]
 fn a_database_of_nothing_has_a_report() {
     let world = World::new();
-    world.ok(&["put", "db", "c", "k", "v"]);
-    world.told(&["drop", "db", "c", "--yes"]);
-    assert!(
-        world
-            .ok(&["report", "db"])
-            .contains("<p>There is none.</p>")
-    );
-    assert!(
-        world
-            .ok(&["report", "db", "--text"])
-            .contains("\nbytes live")
-    );
-    world.fails(2, &["report", "missing"]);
+    world.ok("put db c k v");
+    world.told("drop db c --yes");
+    assert!(world.ok("report db").contains("<p>There is none.</p>"));
+    assert!(world.ok("report db --text").contains("\nbytes live"));
+    world.fails(2, "report missing");
 }
 
 #[test]
 fn one_frame_is_text_and_needs_no_terminal() {
     let world = World::new();
-    world.ok(&["put", "db", "c", "k", "v", "--ttl", "1000"]);
-    world.told(&["compact", "db"]);
-    let frame = world.ok(&["top", "db", "--once", "--every", "100"]);
+    world.ok("put db c k v --ttl 1000");
+    world.told("compact db");
+    let frame = world.ok("top db --once --every 100");
     for part in [
         "UNRECLAIMED     OLDEST       LIVE      ITEMS",
         "        0 B          -       18 B          1",
@@ -165,21 +153,21 @@ fn one_frame_is_text_and_needs_no_terminal() {
         frame.lines().all(|line| line.chars().count() <= 80),
         "{frame}"
     );
-    let why = world.fails(2, &["top", "db"]);
+    let why = world.fails(2, "top db");
     assert!(
         why.starts_with("standard output is no terminal: --once "),
         "{why}"
     );
-    world.fails(2, &["top", "db", "--json"]);
-    world.fails(2, &["top", "missing", "--once"]);
+    world.fails(2, "top db --json");
+    world.fails(2, "top missing --once");
 }
 
 #[test]
 #[cfg(target_os = "linux")]
 fn q_leaves_a_terminal_as_it_was() {
     let world = World::new();
-    world.ok(&["put", "db", "c", "k", "v", "--ttl", "1000"]);
-    let (status, shown) = world.run_on_terminal(&["top", "db"], 80, b"sq");
+    world.ok("put db c k v --ttl 1000");
+    let (status, shown) = world.run_on_terminal("top db", 80, b"sq");
     assert_eq!(status, 0, "{shown}");
     assert!(shown.contains("RUNS of c"), "{shown}");
     assert!(shown.contains("\u{1b}[?1049h") && shown.contains("\u{1b}[?1049l"));

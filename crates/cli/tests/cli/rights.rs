@@ -78,12 +78,12 @@ fn mode(path: &Path) -> u32 {
 }
 
 /// Runs a command under a umask.
-fn run_under(world: &World, umask: &str, args: &[&str]) -> Ran {
+fn run_under(world: &World, umask: &str, args: &(impl Words + ?Sized)) -> Ran {
     let mut command = Command::new("sh");
     command
         .args(["-c", &format!("umask {umask} && exec \"$0\" \"$@\"")])
         .arg(env!("CARGO_BIN_EXE_ebbtide"))
-        .args(args)
+        .args(args.words())
         .current_dir(world.folder.path())
         .env("TMPDIR", world.folder.path())
         .stdin(Stdio::null());
@@ -97,8 +97,8 @@ fn what_commands_leave_is_its_owners() {
     let lines: String = (0..100).map(line).collect();
     world.write("lines", &lines);
     world.write("trace", "1,k,1,10,1,set,0\n2,k,1,10,1,get,0\n");
-    world.ok(&["put", "damaged", "c", "k", "v"]);
-    world.told(&["compact", "damaged"]);
+    world.ok("put damaged c k v");
+    world.told("compact damaged");
     let table = std::fs::read_dir(world.path("damaged/tables"))
         .unwrap()
         .next();
@@ -107,12 +107,11 @@ fn what_commands_leave_is_its_owners() {
 
     let mut run: BTreeSet<String> = READING.map(str::to_owned).into();
     for command in COMMANDS {
-        let args: Vec<&str> = command.split(' ').collect();
-        let ran = run_under(&world, "000", &args);
+        let ran = run_under(&world, "000", command);
         assert!([0, 3].contains(&ran.status), "{command}: {}", ran.err);
-        run.insert(args[0].to_owned());
+        run.insert(command.words()[0].to_owned());
     }
-    let help = world.ok(&["help"]);
+    let help = world.ok("help");
     let listed: BTreeSet<String> = commands(&help).into_iter().map(str::to_owned).collect();
     assert!(listed.len() > 20, "{listed:?}");
     assert_eq!(
@@ -156,14 +155,11 @@ fn what_commands_leave_is_its_owners() {
 #[test]
 fn a_result_has_the_rights_of_the_file_that_it_replaces() {
     let world = World::new();
-    world.ok(&["put", "db", "c", "k", "v"]);
+    world.ok("put db c k v");
     world.write("out", "as it was");
     let set = std::fs::Permissions::from_mode(0o640);
     std::fs::set_permissions(world.path("out"), set).unwrap();
-    for args in [
-        &["export", "db", "c", "out"][..],
-        &["report", "db", "-o", "out"],
-    ] {
+    for args in ["export db c out", "report db -o out"] {
         let ran = run_under(&world, "000", args);
         assert_eq!(
             (ran.status, mode(&world.path("out"))),
@@ -184,8 +180,8 @@ fn a_result_has_the_rights_of_the_file_that_it_replaces() {
 #[test]
 fn a_store_that_others_could_read_is_its_owners_after_a_backup() {
     let world = World::new();
-    world.ok(&["put", "db", "c", "k", "v"]);
-    world.told(&["backup", "db", "store"]);
+    world.ok("put db c k v");
+    world.told("backup db store");
     let mut made = vec![world.path("store")];
     below(&world.path("store"), &mut made);
     std::fs::write(world.path("store/notes"), "mine").unwrap();
@@ -194,7 +190,7 @@ fn a_store_that_others_could_read_is_its_owners_after_a_backup() {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(all)).unwrap();
     }
     let notes = mode(&world.path("store/notes"));
-    world.told(&["backup", "db", "store"]);
+    world.told("backup db store");
     for path in &made[1..] {
         assert_eq!(mode(path) & 0o077, 0, "{}", path.display());
     }

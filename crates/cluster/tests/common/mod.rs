@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ebbtide::ManualClock;
-use ebbtide_cluster::{Node, NodeOptions};
+use ebbtide_cluster::{Answered, Checked, Error, Node, NodeOptions};
 use tempfile::TempDir;
 
 pub const START: u64 = 1_800_000_000_000;
@@ -126,6 +126,30 @@ pub fn millis(moment: std::time::SystemTime) -> u64 {
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap()
         .as_millis() as u64
+}
+
+/// Whether a call that was done has found something, or written it.
+pub fn is_some<T>(answered: Result<Answered<Option<T>>, Error>) -> bool {
+    answered.unwrap().value.is_some()
+}
+
+/// A node compares all nodes: none is absent, and none differs.
+pub async fn agreed(node: &Node) -> Checked {
+    let checked = node.check().await.unwrap();
+    let is_whole = checked.agree() && checked.absent().is_empty();
+    assert!(is_whole, "{checked:?}");
+    checked
+}
+
+/// Lets a node lead that does not.
+pub async fn change_leader(cluster: &Cluster) {
+    let next = (cluster.leader().await + 1) % cluster.nodes.len();
+    let (node, id) = (&cluster.nodes[0], cluster.nodes[next].id());
+    let mut tries = 0;
+    while let Err(error) = node.transfer(id).await {
+        tries += 1;
+        assert!(tries < 20, "{error}");
+    }
 }
 
 /// Waits for something that comes by itself.

@@ -2,7 +2,7 @@
 
 use ebbtide_documents::{BatchOperation, BatchResult, Conditions, PartitionKey, Patch};
 
-use super::{body, container, documents, key, refused, seconds};
+use super::{body, container, documents, key, refused};
 
 fn create(id: &str) -> BatchOperation {
     BatchOperation::Create(body(id, ""))
@@ -10,31 +10,6 @@ fn create(id: &str) -> BatchOperation {
 
 fn statuses(results: &[BatchResult]) -> Vec<u16> {
     results.iter().map(|result| result.status).collect()
-}
-
-#[test]
-fn a_batch_replaces_by_another_id() {
-    let (documents, _) = documents();
-    let c = container(&documents, "");
-    c.create(&key(), &body("old", "")).unwrap();
-    let none = Conditions::none;
-    let rename =
-        |from: &str, to: &str| BatchOperation::Replace(from.into(), body(to, ",\"n\":1"), none());
-    let refused = [rename("old", "new"), create("new")];
-    assert_eq!(statuses(&c.batch(&key(), &refused).unwrap()), [424, 409]);
-    assert_eq!(c.read(&key(), "old").unwrap().body(), body("old", ""));
-    let done = [
-        rename("old", "new"),
-        create("old"),
-        rename("new", "newest"),
-        BatchOperation::Read("newest".into(), none()),
-    ];
-    let results = c.batch(&key(), &done).unwrap();
-    assert_eq!(statuses(&results), [200, 201, 200, 200]);
-    let newest = c.read(&key(), "newest").unwrap();
-    let told = results[2].document.as_ref().unwrap();
-    assert_eq!((told.version, &*told.id), (newest.version, "newest"));
-    assert!(c.read(&key(), "new").is_err() && c.read(&key(), "old").is_ok());
 }
 
 #[test]
@@ -165,35 +140,6 @@ fn limits() {
     refused(c.batch(&key(), &[patch.clone(), patch]), 413);
     refused(c.batch(&PartitionKey::default(), &[create("x")]), 400);
     assert_eq!(c.items().count(..).unwrap(), 100);
-}
-
-#[test]
-fn an_expired_document_is_none() {
-    let (documents, clock) = documents();
-    let c = container(&documents, ",\"defaultTtl\":10");
-    let old = c.create(&key(), &body("1", "")).unwrap();
-    clock.advance(seconds(10));
-    let results = c.batch(
-        &key(),
-        &[
-            BatchOperation::Delete("1".into(), Conditions::if_match(old.version)),
-            create("2"),
-        ],
-    );
-    assert_eq!(statuses(&results.unwrap()), [404, 424]);
-    let results = c
-        .batch(
-            &key(),
-            &[
-                create("1"),
-                BatchOperation::Read("1".into(), Conditions::none()),
-            ],
-        )
-        .unwrap();
-    assert_eq!(statuses(&results), [201, 200]);
-    let ends = results[0].document.as_ref().unwrap().expires_at;
-    assert_eq!(ends, Some(documents.engine().now() + seconds(10)));
-    assert_eq!(c.read(&key(), "1").unwrap().expires_at, ends);
 }
 
 #[test]

@@ -113,44 +113,30 @@ fn containers() {
 
 #[test]
 fn what_is_no_definition_is_refused() {
-    for (json, status) in [
-        ("", 400),
-        ("[]", 400),
-        ("{\"partitionKey\":{\"paths\":[\"/p\"]}}", 400),
+    for json in [
+        "",
+        "[]",
+        r#"{"partitionKey":{"paths":["/p"]}}"#,
+        r#"{"id":"a/b","partitionKey":{"paths":["/p"]}}"#,
+        r#"{"id":"c"}"#,
+        r#"{"id":"c","partitionKey":{"paths":[]}}"#,
+        r#"{"id":"c","partitionKey":{"paths":["p"]}}"#,
+        r#"{"id":"c","partitionKey":{"paths":["/a","/b","/c","/d"]}}"#,
+    ] {
+        refused(ContainerDefinition::from_json(json.as_bytes()), 400);
+    }
+    for (member, status) in [
+        (r#""maxLiveBytes":0"#, 400),
+        (r#""indexingPolicy":{"indexingMode":"some"}"#, 400),
+        (r#""indexingPolicy":[]"#, 400),
+        (r#""changeFeedPolicy":{"retentionDuration":-1}"#, 400),
         (
-            "{\"id\":\"a/b\",\"partitionKey\":{\"paths\":[\"/p\"]}}",
-            400,
-        ),
-        ("{\"id\":\"c\"}", 400),
-        ("{\"id\":\"c\",\"partitionKey\":{\"paths\":[]}}", 400),
-        ("{\"id\":\"c\",\"partitionKey\":{\"paths\":[\"p\"]}}", 400),
-        (
-            "{\"id\":\"c\",\"partitionKey\":{\"paths\":[\"/a\",\"/b\",\"/c\",\"/d\"]}}",
-            400,
-        ),
-        (
-            "{\"id\":\"c\",\"partitionKey\":{\"paths\":[\"/p\"]},\"maxLiveBytes\":0}",
-            400,
-        ),
-        (
-            "{\"id\":\"c\",\"partitionKey\":{\"paths\":[\"/p\"]},\"indexingPolicy\":{\"indexingMode\":\"some\"}}",
-            400,
-        ),
-        (
-            "{\"id\":\"c\",\"partitionKey\":{\"paths\":[\"/p\"]},\"indexingPolicy\":[]}",
-            400,
-        ),
-        (
-            "{\"id\":\"c\",\"partitionKey\":{\"paths\":[\"/p\"]},\"changeFeedPolicy\":{\"retentionDuration\":-1}}",
-            400,
-        ),
-        (
-            "{\"id\":\"c\",\"partitionKey\":{\"paths\":[\"/p\"]},\"uniqueKeyPolicy\":{\"uniqueKeys\":[{\"paths\":[\"/a\"]}]}}",
+            r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a"]}]}"#,
             501,
         ),
     ] {
-        let given = ContainerDefinition::from_json(json.as_bytes());
-        refused(given, status);
+        let json = format!(r#"{{"id":"c","partitionKey":{{"paths":["/p"]}},{member}}}"#);
+        refused(ContainerDefinition::from_json(json.as_bytes()), status);
     }
 }
 

@@ -1,22 +1,15 @@
-//! The rules of ttl that docs/guide/from_cosmos.md tells of documents: a test of each, by its number in the page.
-
-use std::time::SystemTime;
+//! The rules of ttl that docs/guide/from_cosmos.md tells of documents: a test of each, by its number in the page; and what else
+//! there is to time to live.
 
 use ebbtide::DefaultTtl;
-use ebbtide_documents::{Conditions, Documents, QueryLimits, Scope};
+use ebbtide_documents::{Conditions, Documents, Indexing, IndexingMode, Patch, QueryLimits, Scope};
 
 use super::*;
 
-fn changed(documents: &Documents, c: &Container, change: impl FnOnce(&mut ContainerDefinition)) {
-    let mut definition = (*c.definition()).clone();
-    change(&mut definition);
-    documents.replace_container("db", definition).unwrap();
-}
-
 fn set_default(documents: &Documents, c: &Container, default: &str) {
-    changed(documents, c, |definition| {
-        definition.default_ttl = default.parse().unwrap()
-    });
+    let mut definition = (*c.definition()).clone();
+    definition.default_ttl = default.parse().unwrap();
+    documents.replace_container("db", definition).unwrap();
 }
 
 fn lives(c: &Container, id: &str) -> bool {
@@ -34,55 +27,103 @@ fn put(c: &Container, id: &str, members: &str) {
         .unwrap();
 }
 
-/// The lifetime of each of three documents: without ttl, with -1, with 2000; `None`: they do not end.
-fn ends(default: &str) -> [Option<u64>; 3] {
-    let (documents, clock) = documents();
-    let c = container(&documents, default);
-    put(&c, "absent", "");
-    put(&c, "never", ",\"ttl\":-1");
-    put(&c, "own", ",\"ttl\":2000");
-    ["absent", "never", "own"].map(|id| {
-        let end = c.read(&key(), id).unwrap().expires_at?;
-        let now = SystemTime::UNIX_EPOCH + Duration::from_millis(START_MS);
-        assert_eq!(clock_millis(&clock), START_MS);
-        Some(end.duration_since(now).unwrap().as_secs())
-    })
+/// `defaultTtl`, the document's `ttl`, and the seconds that it lives; `None`: for ever.
+type Row = (&'static str, &'static str, Option<u64>);
+
+fn each_lives_as_long_as_it_says(rows: &[Row]) {
+    for (default, own, lives) in rows {
+        let (documents, clock) = documents();
+        let c = container(&documents, default);
+        let written = c.create(&key(), &body("1", own)).unwrap();
+        let ends = lives.map(|lives| written.written_at + seconds(lives));
+        assert_eq!(written.expires_at, ends, "{default} {own}");
+        assert_eq!(c.read(&key(), "1").unwrap().expires_at, ends);
+        let lives = lives.unwrap_or(2_147_483_648 * 2);
+        clock.advance(seconds(lives) - Duration::from_millis(1));
+        assert!(c.read(&key(), "1").is_ok(), "{default} {own}");
+        clock.advance(Duration::from_millis(1));
+        assert_eq!(
+            c.read(&key(), "1").is_err(),
+            ends.is_some(),
+            "{default} {own}"
+        );
+    }
 }
 
-fn clock_millis(clock: &ManualClock) -> u64 {
-    ebbtide::Clock::wall(clock)
-}
-
+/// Every write restarts the countdown; a read does not, unless it touches.
 #[test]
 fn rule_01_a_ttl_is_in_seconds_from_the_last_write() {
     let (documents, clock) = documents();
-    let c = container(&documents, ",\"defaultTtl\":-1");
-    put(&c, "a", ",\"ttl\":10");
-    clock.advance(seconds(9));
-    put(&c, "a", ",\"ttl\":10");
-    clock.advance(seconds(10) - Duration::from_millis(1));
-    assert!(lives(&c, "a"));
-    clock.advance(Duration::from_millis(1));
-    assert!(!lives(&c, "a"));
+    let c = container(&documents, ",\"defaultTtl\":10");
+    c.create(&key(), &body("1", "")).unwrap();
+    let none = Conditions::none();
+    let patch = Patch::from_json(br#"[{"op":"set","path":"/a","value":1}]"#).unwrap();
+    for write in 0..6 {
+        clock.advance(seconds(9));
+        c.read(&key(), "1").unwrap();
+        let before = c.read(&key(), "1").unwrap();
+        let written = match write {
+            0 => c.upsert(&key(), &body("1", ""), &none).unwrap().0,
+            1 => c.replace(&key(), "1", &body("1", ""), &none).unwrap(),
+            2 => c.patch(&key(), "1", &patch, &none).unwrap(),
+            3 => c.touch(&key(), "1", &none).unwrap(),
+            4 => c
+                .touch(&key(), "1", &Conditions::if_match(before.version))
+                .unwrap(),
+            _ => c.read_and_touch(&key(), "1").unwrap(),
+        };
+        assert!(written.version > before.version);
+        assert_eq!(
+            written.expires_at,
+            Some(documents.engine().now() + seconds(10)),
+            "{write}"
+        );
+        let read = c.read(&key(), "1").unwrap();
+        assert_eq!(
+            (read.version, read.written_at, read.expires_at),
+            (written.version, written.written_at, written.expires_at)
+        );
+        assert_eq!(read.body(), written.body());
+        assert_eq!(read.ts(), (START_MS + 9_000 * (write + 1)) / 1_000);
+    }
+    clock.advance(seconds(10));
+    refused(c.read(&key(), "1"), 404);
 }
 
 #[test]
 fn rule_02_without_a_default_nothing_ends() {
-    assert_eq!(ends(""), [None; 3]);
-    assert_eq!(ends(",\"defaultTtl\":null"), [None; 3]);
+    each_lives_as_long_as_it_says(&[
+        ("", "", None),
+        ("", ",\"ttl\":-1", None),
+        ("", ",\"ttl\":20", None),
+        (",\"defaultTtl\":null", "", None),
+        (",\"defaultTtl\":null", ",\"ttl\":20", None),
+    ]);
 }
 
 #[test]
 fn rule_03_with_minus_one_documents_end_by_their_own_ttl() {
-    assert_eq!(ends(",\"defaultTtl\":-1"), [None, None, Some(2_000)]);
+    each_lives_as_long_as_it_says(&[
+        (",\"defaultTtl\":-1", "", None),
+        (",\"defaultTtl\":-1", ",\"ttl\":-1", None),
+        (",\"defaultTtl\":-1", ",\"ttl\":20", Some(20)),
+    ]);
 }
 
 #[test]
 fn rule_04_with_n_documents_end_after_n_unless_they_say_otherwise() {
-    assert_eq!(
-        ends(",\"defaultTtl\":1000"),
-        [Some(1_000), None, Some(2_000)]
-    );
+    each_lives_as_long_as_it_says(&[
+        (",\"defaultTtl\":10", "", Some(10)),
+        (",\"defaultTtl\":10", ",\"ttl\":-1", None),
+        (",\"defaultTtl\":10", ",\"ttl\":5", Some(5)),
+        (",\"defaultTtl\":10", ",\"ttl\":20", Some(20)),
+        (
+            ",\"defaultTtl\":10",
+            ",\"ttl\":2147483647",
+            Some(2_147_483_647),
+        ),
+        (",\"defaultTtl\":2147483647", "", Some(2_147_483_647)),
+    ]);
 }
 
 #[test]
@@ -99,76 +140,109 @@ fn rule_05_a_ttl_where_it_is_off_counts_when_it_is_turned_on() {
 #[test]
 fn rule_06_what_is_no_ttl_is_refused() {
     let (documents, _) = documents();
-    let c = container(&documents, ",\"defaultTtl\":-1");
-    for ttl in [
+    let c = container(&documents, ",\"defaultTtl\":10");
+    let kept = c.create(&key(), &body("kept", ",\"ttl\":7")).unwrap();
+    let none = Conditions::none();
+    for wrong in [
+        "null",
         "0",
         "-10",
-        "null",
         "\"60\"",
         "1.5",
         "2147483648",
         "true",
-        "[]",
+        "[1]",
+        "{}",
     ] {
-        refused(
-            c.create(&key(), &body("a", &format!(",\"ttl\":{ttl}"))),
-            400,
-        );
-        if ttl != "null" {
-            let json = format!(
-                "{{\"id\":\"d\",\"partitionKey\":{{\"paths\":[\"/p\"]}},\"defaultTtl\":{ttl}}}"
-            );
-            refused(ContainerDefinition::from_json(json.as_bytes()), 400);
-        }
+        let ttl = format!(",\"ttl\":{wrong}");
+        refused(c.create(&key(), &body("1", &ttl)), 400);
+        refused(c.upsert(&key(), &body("1", &ttl), &none), 400);
+        refused(c.upsert(&key(), &body("kept", &ttl), &none), 400);
+        refused(c.replace(&key(), "kept", &body("kept", &ttl), &none), 400);
+        let patch = format!("[{{\"op\":\"set\",\"path\":\"/ttl\",\"value\":{wrong}}}]");
+        let patch = Patch::from_json(patch.as_bytes()).unwrap();
+        refused(c.patch(&key(), "kept", &patch, &none), 400);
     }
-    assert!(!lives(&c, "a"));
-    put(&c, "a", ",\"ttl\":2147483647");
-    assert!(lives(&c, "a"));
+    refused(c.read(&key(), "1"), 404);
+    assert_eq!(c.read(&key(), "kept").unwrap().version, kept.version);
 }
 
 #[test]
 fn rule_07_an_expired_document_is_in_no_answer() {
     let (documents, clock) = documents();
-    let c = container(&documents, ",\"defaultTtl\":5");
-    put(&c, "a", "");
-    let etag = c.read(&key(), "a").unwrap().version;
-    clock.advance(seconds(5));
-    assert!(!lives(&c, "a"));
+    let c = container(&documents, ",\"defaultTtl\":10");
+    let old = c.create(&key(), &body("1", "")).unwrap();
+    clock.advance(seconds(10));
+    let (matches, any) = (
+        Conditions::if_match(old.version),
+        Conditions {
+            if_match: Some("*".parse().unwrap()),
+            ..Conditions::none()
+        },
+    );
+    let patch = Patch::from_json(br#"[{"op":"set","path":"/a","value":1}]"#).unwrap();
+    for conditions in [Conditions::none(), matches, any] {
+        refused(c.touch(&key(), "1", &conditions), 404);
+        refused(c.replace(&key(), "1", &body("1", ""), &conditions), 404);
+        refused(c.patch(&key(), "1", &patch, &conditions), 404);
+        refused(c.delete(&key(), "1", &conditions), 404);
+    }
+    refused(c.read(&key(), "1"), 404);
+    refused(c.read_and_touch(&key(), "1"), 404);
+    assert!(c.try_read(&key(), "1").is_err());
+    refused(c.upsert(&key(), &body("1", ""), &matches), 412);
+    refused(c.upsert(&key(), &body("1", ""), &any), 412);
     assert!(
         c.list(&Scope::everything(), 10, None)
             .unwrap()
             .documents
             .is_empty()
     );
-    let count = "SELECT VALUE COUNT(1) FROM c";
-    let counted = c.query(
-        count,
+    let count = c.query(
+        "SELECT VALUE COUNT(1) FROM c",
         &[],
         &Scope::everything(),
         &QueryLimits::default(),
         None,
     );
-    assert_eq!(counted.unwrap().rows, ["0"]);
-    refused(
-        c.replace(&key(), "a", &body("a", ""), &Conditions::none()),
-        404,
-    );
-    refused(c.delete(&key(), "a", &Conditions::if_match(etag)), 404);
-    c.create(&key(), &body("a", "")).unwrap();
+    assert_eq!(count.unwrap().rows, ["0"]);
+    refused(c.id_of(&key(), &old.rid()), 404);
+    let none_there = Conditions {
+        if_none_match: any.if_match,
+        ..Conditions::none()
+    };
+    assert!(c.upsert(&key(), &body("1", ""), &none_there).unwrap().1);
+    clock.advance(seconds(10));
+    c.create(&key(), &body("1", "")).unwrap();
 }
 
+/// Documents that have expired stay gone.
 #[test]
 fn rule_08_a_changed_default_counts_at_once_for_what_is_there() {
     let (documents, clock) = documents();
-    let c = container(&documents, ",\"defaultTtl\":-1");
-    put(&c, "a", "");
-    clock.advance(seconds(60));
-    assert!(lives(&c, "a"));
-    set_default(&documents, &c, "1m");
-    assert!(!lives(&c, "a"));
-    // An end is final.
-    set_default(&documents, &c, "1h");
-    assert!(!lives(&c, "a"));
+    let c = container(&documents, "");
+    c.create(&key(), &body("inherits", "")).unwrap();
+    c.create(&key(), &body("own", ",\"ttl\":5")).unwrap();
+    c.create(&key(), &body("never", ",\"ttl\":-1")).unwrap();
+    let ids = || {
+        let page = c.list(&Scope::everything(), 10, None).unwrap();
+        page.documents
+            .into_iter()
+            .map(|document| document.id)
+            .collect::<Vec<_>>()
+    };
+    let set = |default: &str| set_default(&documents, &c, default);
+    clock.advance(seconds(8));
+    assert_eq!(ids(), ["inherits", "never", "own"]);
+    set("20s");
+    assert_eq!(ids(), ["inherits", "never"]);
+    set("8s");
+    assert_eq!(ids(), ["never"]);
+    set("1h");
+    assert_eq!(ids(), ["never"]);
+    set("off");
+    assert_eq!(ids(), ["never"]);
+    assert_eq!(c.items().default_ttl(), DefaultTtl::Off);
 }
 
 #[test]
@@ -198,18 +272,43 @@ fn rule_10_a_replace_without_ttl_inherits_again() {
 #[test]
 fn rule_11_ttl_and_no_index_exclude_each_other() {
     let (documents, _) = documents();
-    let none = ",\"indexingPolicy\":{\"indexingMode\":\"none\",\"automatic\":false}";
-    let c = container(&documents, none);
-    let mut definition = (*c.definition()).clone();
-    definition.default_ttl = DefaultTtl::NoDefault;
-    refused(documents.replace_container("db", definition), 400);
-    let json =
-        format!("{{\"id\":\"d\",\"partitionKey\":{{\"paths\":[\"/p\"]}},\"defaultTtl\":60{none}}}");
-    let made = ContainerDefinition::from_json(json.as_bytes());
-    refused(
-        made.and_then(|made| documents.create_container("db", made)),
-        400,
-    );
+    let definition = |mode, default_ttl| {
+        let mut definition = ContainerDefinition::new("c", "/p");
+        definition.indexing = Indexing {
+            mode,
+            ..Indexing::default()
+        };
+        definition.default_ttl = default_ttl;
+        definition
+    };
+    let ten = DefaultTtl::After(seconds(10));
+    for default in [DefaultTtl::NoDefault, ten] {
+        let none = definition(IndexingMode::None, default);
+        refused(documents.create_container("db", none.clone()), 400);
+        for mode in [IndexingMode::Consistent, IndexingMode::Lazy] {
+            let c = documents
+                .create_container("db", definition(mode, default))
+                .unwrap();
+            // None where a default stands, and a default where None does.
+            refused(documents.replace_container("db", none.clone()), 400);
+            assert_eq!(
+                (c.definition().indexing.mode, c.items().default_ttl()),
+                (mode, default)
+            );
+            documents
+                .replace_container("db", definition(mode, DefaultTtl::Off))
+                .unwrap();
+            documents
+                .replace_container("db", definition(IndexingMode::None, DefaultTtl::Off))
+                .unwrap();
+            refused(documents.replace_container("db", none.clone()), 400);
+            assert_eq!(
+                (c.definition().indexing.mode, c.items().default_ttl()),
+                (IndexingMode::None, DefaultTtl::Off)
+            );
+            documents.delete_container("db", "c").unwrap();
+        }
+    }
 }
 
 #[test]
@@ -242,4 +341,87 @@ fn the_page_tells_these_rules() {
         .map(|rule| rule[..2].trim_start_matches('0').to_owned())
         .collect();
     assert_eq!(rows, rules);
+}
+
+#[test]
+fn what_is_no_default_ttl_is_refused_and_nothing_is_made() {
+    let (documents, _) = documents();
+    for name in ["defaultTtl", "analyticalStorageTtl"] {
+        for wrong in ["0", "-10", "\"60\"", "1.5", "2147483648", "true", "[]"] {
+            let json = format!(
+                "{{\"id\":\"c\",\"partitionKey\":{{\"paths\":[\"/p\"]}},\"{name}\":{wrong}}}"
+            );
+            let error = refused(ContainerDefinition::from_json(json.as_bytes()), 400);
+            assert!(error.to_string().contains(wrong), "{error}");
+        }
+    }
+    let mut definition = ContainerDefinition::new("c", "/p");
+    definition.default_ttl = DefaultTtl::After(Duration::from_millis(1_500));
+    refused(documents.create_container("db", definition), 400);
+    assert!(documents.containers("db").unwrap().is_empty());
+}
+
+/// A touch keeps the ttl of the document.
+#[test]
+fn a_touch_keeps_the_ttl() {
+    let (documents, clock) = documents();
+    let c = container(&documents, ",\"defaultTtl\":10");
+    for (own, lives) in [("5", Some(5)), ("20", Some(20)), ("-1", None)] {
+        let mut last = c
+            .upsert(
+                &key(),
+                &body("1", &format!(",\"ttl\":{own}")),
+                &Conditions::none(),
+            )
+            .unwrap()
+            .0;
+        for conditions in [Conditions::none(), Conditions::if_match(last.version)] {
+            clock.advance(seconds(4));
+            let conditions = conditions
+                .if_match
+                .map_or(conditions, |_| Conditions::if_match(last.version));
+            last = c.touch(&key(), "1", &conditions).unwrap();
+            let ends = lives.map(|lives| documents.engine().now() + seconds(lives));
+            assert_eq!(
+                (last.expires_at, c.read(&key(), "1").unwrap().expires_at),
+                (ends, ends)
+            );
+        }
+    }
+}
+
+/// Settings and documents are there after the database is opened again.
+#[test]
+fn settings_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::new(START_MS);
+    let open = || {
+        Documents::with(
+            Options::new()
+                .clock(clock.clone())
+                .open(folder.path())
+                .unwrap(),
+        )
+        .unwrap()
+    };
+    let documents = open();
+    documents.create_database("db").unwrap();
+    let c = container(
+        &documents,
+        ",\"defaultTtl\":10,\"x\":1,\"maxLiveBytes\":1000000",
+    );
+    c.create(&key(), &body("1", "")).unwrap();
+    let (json, info) = (c.to_json(), documents.database("db").unwrap());
+    drop((c, documents));
+    let documents = open();
+    let c = documents.container("db", "c").unwrap();
+    assert_eq!(
+        (c.to_json(), documents.database("db").unwrap()),
+        (json, info)
+    );
+    assert_eq!(c.items().quota().unwrap().max_live_bytes, 1_000_000);
+    clock.advance(seconds(9));
+    c.read(&key(), "1").unwrap();
+    clock.advance(seconds(1));
+    refused(c.read(&key(), "1"), 404);
 }

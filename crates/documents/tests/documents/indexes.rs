@@ -9,12 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ebbtide::{DefaultTtl, Options, Quota, WhenFull};
 use ebbtide_documents::{
-    BatchOperation, Conditions, Container, ContainerDefinition, Continuation, Documents,
-    QueryLimits, Scope,
+    BatchOperation, Conditions, Container, ContainerDefinition, Continuation, Documents, Scope,
 };
 use serde_json::{Value, json};
 
-use super::{body, container, documents, key, refused, seconds};
+use super::{body, container, documents, key, refused, rows_at_most, seconds};
 
 pub fn definition(policy: &[&str], default: Option<i64>) -> ContainerDefinition {
     let included = policy.iter().map(|path| json!({"path": path}));
@@ -25,12 +24,21 @@ pub fn definition(policy: &[&str], default: Option<i64>) -> ContainerDefinition 
     ContainerDefinition::from_json(json.to_string().as_bytes()).unwrap()
 }
 
+/// A container with these paths of indexes, and this default.
+pub fn indexed(documents: &Documents, policy: &[&str], default: Option<i64>) -> Container {
+    let made = documents.create_container("db", definition(policy, default));
+    made.unwrap()
+}
+
+/// The same of one that is there.
+pub fn replaced(documents: &Documents, policy: &[&str], default: Option<i64>) -> Container {
+    let made = documents.replace_container("db", definition(policy, default));
+    made.unwrap()
+}
+
 /// All rows, by pages of so many.
 fn paged(c: &Container, text: &str, scope: &Scope, rows: usize) -> Vec<String> {
-    let limits = QueryLimits {
-        rows,
-        ..QueryLimits::default()
-    };
+    let limits = rows_at_most(rows);
     let (mut all, mut from): (Vec<String>, Option<Continuation>) = (vec![], None);
     loop {
         let page = c.query(text, &[], scope, &limits, from.as_ref()).unwrap();
@@ -59,9 +67,7 @@ pub fn entries(documents: &Documents, c: &Container) -> ebbtide::Container {
 #[test]
 fn queries_go_by_an_index() {
     let (documents, _) = documents();
-    let c = documents
-        .create_container("db", definition(&["/a/?"], None))
-        .unwrap();
+    let c = indexed(&documents, &["/a/?"], None);
     for n in 0..2_000 {
         let body = body(&n.to_string(), &format!(",\"a\":{}", n % 500));
         c.create(&key(), &body).unwrap();
@@ -97,9 +103,7 @@ fn queries_go_by_an_index() {
 #[test]
 fn each_document_has_its_entries() {
     let (documents, clock) = documents();
-    let c = documents
-        .create_container("db", definition(&["/a/?", "/b/c/?"], Some(10)))
-        .unwrap();
+    let c = indexed(&documents, &["/a/?", "/b/c/?"], Some(10));
     let entries = entries(&documents, &c);
     let none = Conditions::none();
     let bodies = [
@@ -139,9 +143,7 @@ fn each_document_has_its_entries() {
 #[test]
 fn a_partition_of_many_documents() {
     let (documents, _) = documents();
-    let c = documents
-        .create_container("db", definition(&["/a/?"], None))
-        .unwrap();
+    let c = indexed(&documents, &["/a/?"], None);
     for n in 0..2_500 {
         c.create(&key(), &body(&n.to_string(), ",\"a\":1")).unwrap();
     }
@@ -159,9 +161,7 @@ fn a_partition_of_many_documents() {
 #[test]
 fn what_an_index_does_not_order_is_sorted() {
     let (documents, _) = documents();
-    let c = documents
-        .create_container("db", definition(&["/a/?"], None))
-        .unwrap();
+    let c = indexed(&documents, &["/a/?"], None);
     let long = "x".repeat(1_024);
     let values = [
         format!("\"{long}b\""),
@@ -180,24 +180,15 @@ fn what_an_index_does_not_order_is_sorted() {
     assert_eq!(ids("SELECT VALUE c.id FROM c ORDER BY c.a"), "21043");
     assert_eq!(ids("SELECT VALUE c.id FROM c ORDER BY c.a DESC"), "34012");
     assert_eq!(ids("SELECT TOP 1 VALUE c.id FROM c ORDER BY c.a"), "2");
-    assert_eq!(
-        ids(&format!("SELECT VALUE c.id FROM c WHERE c.a = '{long}a'")),
-        "1"
-    );
-    assert_eq!(
-        ids(&format!("SELECT VALUE c.id FROM c WHERE c.a > '{long}a'")),
-        "0"
-    );
-    assert_eq!(
-        ids(&format!("SELECT VALUE c.id FROM c WHERE c.a <= '{long}a'")),
-        "12"
-    );
-    assert_eq!(
-        ids(&format!(
-            "SELECT VALUE c.id FROM c WHERE STARTSWITH(c.a, '{long}b')"
-        )),
-        "0"
-    );
+    for (condition, found) in [
+        (format!("c.a = '{long}a'"), "1"),
+        (format!("c.a > '{long}a'"), "0"),
+        (format!("c.a <= '{long}a'"), "12"),
+        (format!("STARTSWITH(c.a, '{long}b')"), "0"),
+    ] {
+        let text = format!("SELECT VALUE c.id FROM c WHERE {condition}");
+        assert_eq!(ids(&text), found, "{text}");
+    }
 }
 
 /// An index of documents that are there is built while others write; each document is in it at the end.
@@ -238,9 +229,7 @@ fn an_index_is_built_among_writers() {
             }
         });
         let replace = |policy: &[&str]| {
-            documents
-                .replace_container("db", definition(policy, None))
-                .unwrap();
+            replaced(&documents, policy, None);
             assert!(c.indexes().iter().all(|(_, is_whole)| *is_whole));
         };
         while reads.load(Ordering::Relaxed) < 100 {
@@ -265,9 +254,7 @@ fn an_index_is_built_among_writers() {
 #[test]
 fn indexes_that_another_one_replaced() {
     let (documents, _) = documents();
-    let c = documents
-        .create_container("db", definition(&["/a/?"], None))
-        .unwrap();
+    let c = indexed(&documents, &["/a/?"], None);
     for n in 0..9 {
         let body = body(&n.to_string(), &format!(",\"a\":{n},\"b\":{}", n + 1));
         c.create(&key(), &body).unwrap();
@@ -275,9 +262,7 @@ fn indexes_that_another_one_replaced() {
     let late = Documents::with(documents.engine().clone()).unwrap();
     let late = late.container("db", "c").unwrap();
     for policy in [&["/*"][..], &["/b/?", "/a/?"], &["/b/?"], &["/a/?"]] {
-        documents
-            .replace_container("db", definition(policy, None))
-            .unwrap();
+        replaced(&documents, policy, None);
         for c in [&c, &late] {
             assert_eq!(
                 whole(c, "SELECT VALUE c.id FROM c WHERE c.a = 7"),
@@ -295,9 +280,7 @@ fn indexes_that_another_one_replaced() {
 #[test]
 fn a_default_that_an_operator_raises() {
     let (documents, clock) = documents();
-    let c = documents
-        .create_container("db", definition(&["/a/?"], Some(10)))
-        .unwrap();
+    let c = indexed(&documents, &["/a/?"], Some(10));
     c.create(&key(), &body("1", ",\"a\":1")).unwrap();
     c.items()
         .set_default_ttl(DefaultTtl::After(seconds(60)))
@@ -320,9 +303,7 @@ fn a_default_that_an_operator_raises() {
 #[test]
 fn entries_that_an_operator_drops() {
     let (documents, _) = documents();
-    let c = documents
-        .create_container("db", definition(&["/a/?"], None))
-        .unwrap();
+    let c = indexed(&documents, &["/a/?"], None);
     c.create(&key(), &body("1", ",\"a\":1")).unwrap();
     let name = format!("{}#index", c.rid());
     assert!(documents.engine().drop_container(&name).unwrap());
@@ -341,9 +322,7 @@ fn entries_that_an_operator_drops() {
 #[test]
 fn entries_without_documents_are_swept() {
     let (documents, _) = documents();
-    let c = documents
-        .create_container("db", definition(&["/a/?", "/b/?"], Some(-1)))
-        .unwrap();
+    let c = indexed(&documents, &["/a/?", "/b/?"], Some(-1));
     let upsert = |n: u32, a: u32| {
         let body = body(&n.to_string(), &format!(",\"a\":{a}"));
         drop(c.upsert(&key(), &body, &Conditions::none()).unwrap());
@@ -409,9 +388,7 @@ fn a_database_that_expires_what_ends_soonest_keeps_no_index() {
         let c = match round {
             0 => {
                 documents.create_database("db").unwrap();
-                documents
-                    .create_container("db", definition(&["/a/?"], None))
-                    .unwrap()
+                indexed(&documents, &["/a/?"], None)
             }
             _ => documents.container("db", "c").unwrap(),
         };
@@ -428,9 +405,7 @@ fn a_database_that_expires_what_ends_soonest_keeps_no_index() {
 #[test]
 fn pages_in_the_order_of_an_index() {
     let (documents, _) = documents();
-    let c = documents
-        .create_container("db", definition(&["/a/?"], None))
-        .unwrap();
+    let c = indexed(&documents, &["/a/?"], None);
     for n in 0..40 {
         let a = match n % 4 {
             0 => String::new(),
@@ -438,10 +413,7 @@ fn pages_in_the_order_of_an_index() {
         };
         c.create(&key(), &body(&format!("{n:02}"), &a)).unwrap();
     }
-    let limits = QueryLimits {
-        rows: 3,
-        ..QueryLimits::default()
-    };
+    let limits = rows_at_most(3);
     let all = Scope::everything();
     for order in ["c.a", "c.a DESC"] {
         let text = format!("SELECT VALUE c.id FROM c ORDER BY {order}");
@@ -469,9 +441,7 @@ fn pages_in_the_order_of_an_index() {
     let text = "SELECT VALUE c.id FROM c ORDER BY c.a OFFSET 2 LIMIT 9";
     let sorted = whole(&c, &text.replace("c.a ", "c.a, c.none "));
     let first = c.query(text, &[], &all, &limits, None).unwrap();
-    documents
-        .replace_container("db", definition(&["/*"], None))
-        .unwrap();
+    replaced(&documents, &["/*"], None);
     let from = first.continuation.as_ref();
     let second = c.query(text, &[], &all, &limits, from).unwrap();
     let rows = [first.rows, second.rows].concat();
@@ -513,30 +483,23 @@ fn policies() {
     documents.delete_container("db", "many").unwrap();
     assert_eq!(documents.engine().containers(), ["documents"]);
 
-    for (policy, count) in [
-        ("{}", 0),
-        (r#"{"includedPaths":[{"path":"/*"}]}"#, 0),
-        (
-            r#"{"includedPaths":[{"path":"/_ts/?"},{"path":"/_etag/?"}]}"#,
-            0,
-        ),
-        (
-            r#"{"includedPaths":[{"path":"/a/[]/?"},{"path":"/a/*"},{"path":"/"}]}"#,
-            0,
-        ),
-        (
-            r#"{"indexingMode":"none","includedPaths":[{"path":"/a/?"}]}"#,
-            0,
-        ),
-        (
-            r#"{"includedPaths":[{"path":"/a/?"},{"path":"/\"a\"/?"},{"path":"/\"a\""}]}"#,
-            1,
-        ),
-        (
-            r#"{"indexingMode":"lazy","includedPaths":[{"path":"/a/?"},{"path":"/b/c/?"}]}"#,
-            2,
-        ),
+    for (mode, paths, count) in [
+        ("", &[][..], 0),
+        ("", &["/*"], 0),
+        ("", &["/_ts/?", "/_etag/?"], 0),
+        ("", &["/a/[]/?", "/a/*", "/"], 0),
+        ("none", &["/a/?"], 0),
+        ("", &["/a/?", "/\"a\"/?", "/\"a\""], 1),
+        ("lazy", &["/a/?", "/b/c/?"], 2),
     ] {
+        let included = Vec::from_iter(paths.iter().map(|path| json!({"path": path})));
+        let mut policy = json!({});
+        if !mode.is_empty() {
+            policy["indexingMode"] = mode.into();
+        }
+        if !paths.is_empty() {
+            policy["includedPaths"] = included.into();
+        }
         let c = container(&documents, &format!(",\"indexingPolicy\":{policy}"));
         assert_eq!(c.indexes().len(), count, "{policy}");
         let containers = documents.engine().containers().len();

@@ -11,13 +11,14 @@ mod queries;
 mod replica_indexes;
 mod replicas;
 mod threads;
-mod ttl;
 mod writes;
 
 use std::time::Duration;
 
 use ebbtide::{ManualClock, Options};
-use ebbtide_documents::{Container, ContainerDefinition, Documents, Error, PartitionKey};
+use ebbtide_documents::{
+    Container, ContainerDefinition, Documents, Error, PartitionKey, QueryLimits,
+};
 
 const START_MS: u64 = 1_800_000_000_250;
 
@@ -47,6 +48,13 @@ fn key() -> PartitionKey {
 /// A document of the partition `k`.
 fn body(id: &str, members: &str) -> Vec<u8> {
     format!("{{\"id\":\"{id}\",\"p\":\"k\"{members}}}").into_bytes()
+}
+
+fn rows_at_most(rows: usize) -> QueryLimits {
+    QueryLimits {
+        rows,
+        ..QueryLimits::default()
+    }
 }
 
 fn seconds(n: u64) -> Duration {

@@ -416,6 +416,7 @@ impl World {
             written_ms: now,
         };
         assert!(doc.version > self.highest, "{doc:?}");
+        assert_eq!(document.id, IDS[place.1], "{doc:?}");
         self.highest = doc.version;
         self.same(&doc, document);
         self.state.insert(place, doc);

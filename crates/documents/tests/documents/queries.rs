@@ -9,7 +9,7 @@ use ebbtide_documents::{
 };
 use testkit::random::Random;
 
-use super::{START_MS, body, container, documents, key, refused};
+use super::{START_MS, body, container, documents, key, refused, rows_at_most};
 
 fn rows(c: &Container, text: &str, scope: &Scope, limits: &QueryLimits) -> Vec<String> {
     let (mut rows, mut from): (Vec<String>, Option<Continuation>) = (vec![], None);
@@ -50,10 +50,7 @@ fn by_key_and_by_scan() {
             }
         }
     }
-    let limits = QueryLimits {
-        rows: 7,
-        ..QueryLimits::default()
-    };
+    let limits = rows_at_most(7);
     let operators = ["=", "<", "<=", ">", ">=", "!="];
     let (mut by_key, mut found) = (0, 0);
     for at in 0..600 {
@@ -114,10 +111,7 @@ fn pages_together_are_the_whole() {
     ] {
         let whole = rows(&c, text, &Scope::everything(), &QueryLimits::default());
         for n in [1, 3, 13] {
-            let limits = QueryLimits {
-                rows: n,
-                ..QueryLimits::default()
-            };
+            let limits = rows_at_most(n);
             assert_eq!(
                 rows(&c, text, &Scope::everything(), &limits),
                 whole,
@@ -222,10 +216,7 @@ fn a_continuation_is_of_one_query_alone() {
         c.create(&key(), &body).unwrap();
         other.create(&key(), &body).unwrap();
     }
-    let limits = QueryLimits {
-        rows: 2,
-        ..QueryLimits::default()
-    };
+    let limits = rows_at_most(2);
     let (all, one) = (Scope::everything(), Scope::partition("k"));
     let least = |n: u64| [("@n".to_owned(), n.into())];
     for text in [

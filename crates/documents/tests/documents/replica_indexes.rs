@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use ebbtide_documents::{BatchOperation, Conditions, Container, Documents, PartitionKey};
 
-use super::indexes::{definition, entries, whole};
+use super::indexes::{entries, indexed, replaced, whole};
 use super::replicas::{Meanwhile, two};
 use super::{body, key, seconds};
 
@@ -34,9 +34,7 @@ fn both(c: &Container, a: usize) -> [Vec<String>; 2] {
 #[test]
 fn queries_at_each_replica_go_by_an_index() {
     let (one, two, ..) = two();
-    let c = one
-        .create_container("db", definition(&["/a/?"], None))
-        .unwrap();
+    let c = indexed(&one, &["/a/?"], None);
     let other = two.container("db", "c").unwrap();
     for n in 0..40 {
         let at = [&c, &other][n % 2];
@@ -56,9 +54,7 @@ fn queries_at_each_replica_go_by_an_index() {
 #[test]
 fn entries_have_the_lives_of_their_documents() {
     let (one, two, _, clock) = two();
-    let c = one
-        .create_container("db", definition(&["/*"], Some(10)))
-        .unwrap();
+    let c = indexed(&one, &["/*"], Some(10));
     for (n, members) in ["", ",\"ttl\":-1", ",\"ttl\":3", ",\"ttl\":60"]
         .into_iter()
         .enumerate()
@@ -66,9 +62,7 @@ fn entries_have_the_lives_of_their_documents() {
         upsert(&c, &n.to_string(), &format!(",\"a\":1{members}"));
     }
     clock.advance(seconds(2));
-    let c = two
-        .replace_container("db", definition(&["/a/?"], Some(10)))
-        .unwrap();
+    let c = replaced(&two, &["/a/?"], Some(10));
     upsert(&c, "4", ",\"a\":1,\"ttl\":5");
     let same = |most: usize| {
         let entries = Vec::from_iter(entries(&one, &c).iter().map(Result::unwrap));
@@ -84,8 +78,7 @@ fn entries_have_the_lives_of_their_documents() {
     };
     same(5);
     // Another default is that of both.
-    one.replace_container("db", definition(&["/a/?"], Some(20)))
-        .unwrap();
+    replaced(&one, &["/a/?"], Some(20));
     same(5);
     clock.advance(seconds(8));
     same(3);
@@ -104,14 +97,11 @@ fn entries_have_the_lives_of_their_documents() {
 #[test]
 fn a_write_that_an_index_overtakes_is_in_it() {
     let (one, two, replica, _) = two();
-    let c = one
-        .create_container("db", definition(&["/*"], None))
-        .unwrap();
+    let c = indexed(&one, &["/*"], None);
     let overtake = |policy: &'static [&'static str]| {
         let two = two.clone();
         let meanwhile: Meanwhile = Box::new(move || {
-            two.replace_container("db", definition(policy, None))
-                .unwrap();
+            replaced(&two, policy, None);
         });
         *replica.meanwhile.lock().unwrap() = Some(meanwhile);
     };
@@ -146,17 +136,14 @@ fn a_write_that_an_index_overtakes_is_in_it() {
 #[test]
 fn another_replica_goes_on_with_an_index() {
     let (one, two, replica, clock) = two();
-    let c = one
-        .create_container("db", definition(&["/*"], Some(-1)))
-        .unwrap();
+    let c = indexed(&one, &["/*"], Some(-1));
     for n in 0..2_000 {
         upsert(&c, &format!("{n:04}"), &format!(",\"a\":{}", n % 10));
     }
     // The replacement, and three steps of 256 documents.
     let commits = replica.commits.load(Ordering::Relaxed);
     replica.is_lost_at.store(commits + 4, Ordering::Relaxed);
-    one.replace_container("db", definition(&["/a/?"], Some(-1)))
-        .unwrap();
+    replaced(&one, &["/a/?"], Some(-1));
     let other = two.container("db", "c").unwrap();
     assert_eq!(count(&two, &other), 3 * 256);
     for c in [&c, &other] {
@@ -201,9 +188,7 @@ fn another_replica_goes_on_with_an_index() {
 #[test]
 fn a_policy_changes_while_an_index_is_built() {
     let (one, two, replica, _) = two();
-    let c = one
-        .create_container("db", definition(&["/*"], None))
-        .unwrap();
+    let c = indexed(&one, &["/*"], None);
     for n in 0..600 {
         upsert(
             &c,
@@ -220,15 +205,13 @@ fn a_policy_changes_while_an_index_is_built() {
         let two = two.clone();
         let [first, second] = policies;
         let inner: Meanwhile = Box::new(move || {
-            two.replace_container("db", definition(second, None))
-                .unwrap();
+            replaced(&two, second, None);
         });
         // Before the commit behind the replacement: the first step.
         let slot = replica.clone();
         let outer: Meanwhile = Box::new(move || *slot.meanwhile.lock().unwrap() = Some(inner));
         *replica.meanwhile.lock().unwrap() = Some(outer);
-        one.replace_container("db", definition(first, None))
-            .unwrap();
+        replaced(&one, first, None);
         assert!(replica.meanwhile.lock().unwrap().is_none());
         assert!(
             c.indexes().iter().all(|(_, is_whole)| *is_whole),
@@ -251,9 +234,7 @@ fn a_policy_changes_while_an_index_is_built() {
 #[test]
 fn documents_change_while_an_index_is_built() {
     let (one, two, replica, clock) = two();
-    let c = one
-        .create_container("db", definition(&["/*"], Some(-1)))
-        .unwrap();
+    let c = indexed(&one, &["/*"], Some(-1));
     for n in 0..300 {
         upsert(
             &c,
@@ -273,8 +254,7 @@ fn documents_change_while_an_index_is_built() {
         *slot.meanwhile.lock().unwrap() = Some(inner);
     });
     *replica.meanwhile.lock().unwrap() = Some(outer);
-    one.replace_container("db", definition(&["/a/?"], Some(-1)))
-        .unwrap();
+    replaced(&one, &["/a/?"], Some(-1));
     assert!(c.indexes()[0].1);
     for a in 0..10 {
         let [by_index, by_scan] = both(&c, a);
@@ -288,9 +268,7 @@ fn documents_change_while_an_index_is_built() {
 #[test]
 fn a_partition_goes_with_its_entries() {
     let (one, two, replica, _) = two();
-    let c = one
-        .create_container("db", definition(&["/a/?", "/b/?"], None))
-        .unwrap();
+    let c = indexed(&one, &["/a/?", "/b/?"], None);
     for n in 0..700 {
         upsert(&c, &format!("{n:03}"), ",\"a\":1");
     }
@@ -312,9 +290,7 @@ fn a_partition_goes_with_its_entries() {
 #[test]
 fn a_container_without_indexes_gets_them() {
     let (one, two, _, clock) = two();
-    let c = one
-        .create_container("db", definition(&["/a/?"], None))
-        .unwrap();
+    let c = indexed(&one, &["/a/?"], None);
     for n in 0..300 {
         upsert(&c, &n.to_string(), ",\"a\":1");
     }
@@ -345,15 +321,11 @@ fn a_container_without_indexes_gets_them() {
 fn a_replica_that_cannot_keep_indexes_yet_does_without() {
     let (one, _, replica, clock) = two();
     replica.is_old.store(true, Ordering::Relaxed);
-    let c = one
-        .create_container("db", definition(&["/a/?"], None))
-        .unwrap();
+    let c = indexed(&one, &["/a/?"], None);
     for n in 0..300 {
         upsert(&c, &n.to_string(), ",\"a\":1");
     }
-    let c = one
-        .replace_container("db", definition(&["/a/?", "/b/?"], Some(-1)))
-        .unwrap();
+    let c = replaced(&one, &["/a/?", "/b/?"], Some(-1));
     upsert(&c, "new", ",\"a\":1");
     assert!(c.indexes().is_empty());
     assert_eq!(whole(&c, QUERY).len(), 301);

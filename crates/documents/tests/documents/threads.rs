@@ -9,7 +9,6 @@ use ebbtide_documents::{BatchOperation, Conditions, ContainerDefinition, Patch};
 use super::{body, container, documents, key, seconds};
 
 const THREADS: usize = 4;
-const ROUNDS: u64 = 100;
 
 fn n(document: &ebbtide_documents::Document) -> u64 {
     document.to::<serde_json::Value>().unwrap()["n"]
@@ -17,19 +16,24 @@ fn n(document: &ebbtide_documents::Document) -> u64 {
         .unwrap()
 }
 
-/// Counts by patch, by batch, by read and replace, and by upserts that do not wait: none is lost.
+/// Counts by patch, by batch, by read and replace, and by upserts that do not wait, in turn or all by these: none is lost.
 #[test]
 fn writers_of_one_document() {
+    each_counts([0, 1, 2, 3], 100);
+    each_counts([2; THREADS], 1_000);
+}
+
+fn each_counts(ways: [usize; THREADS], rounds: u64) {
     let (documents, _) = documents();
     let c = container(&documents, "");
     c.create(&key(), &body("1", ",\"n\":0")).unwrap();
     let patch = Patch::from_json(br#"[{"op":"incr","path":"/n","value":1}]"#).unwrap();
     thread::scope(|scope| {
-        for at in 0..THREADS {
+        for way in ways {
             let (c, patch) = (&c, &patch);
             scope.spawn(move || {
-                for _ in 0..ROUNDS {
-                    match at % THREADS {
+                for _ in 0..rounds {
+                    match way {
                         0 => drop(c.patch(&key(), "1", patch, &Conditions::none()).unwrap()),
                         1 => {
                             let operation = BatchOperation::Patch(
@@ -63,33 +67,7 @@ fn writers_of_one_document() {
             });
         }
     });
-    assert_eq!(n(&c.read(&key(), "1").unwrap()), THREADS as u64 * ROUNDS);
-}
-
-/// Each counts on by the version that it has read, and none waits: so none is lost.
-#[test]
-fn writers_that_do_not_wait() {
-    let (documents, _) = documents();
-    let c = container(&documents, "");
-    c.create(&key(), &body("1", ",\"n\":0")).unwrap();
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                let mut done = 0;
-                while done < 1_000 {
-                    let read = c.read(&key(), "1").unwrap();
-                    let next = body("1", &format!(",\"n\":{}", n(&read) + 1));
-                    let current = Conditions::if_match(read.version);
-                    match c.try_upsert(&key(), &next, &current) {
-                        Ok(AtOnce::Ready(_)) => done += 1,
-                        Ok(AtOnce::WouldWait) => thread::yield_now(),
-                        Err(error) => assert_eq!(error.status(), 412),
-                    }
-                }
-            });
-        }
-    });
-    assert_eq!(n(&c.read(&key(), "1").unwrap()), 4_000);
+    assert_eq!(n(&c.read(&key(), "1").unwrap()), THREADS as u64 * rounds);
 }
 
 /// A batch moves between two documents; whoever reads them by a batch sees their sum.

@@ -21,7 +21,7 @@ fn seeds_and_mutations(name: &str, mutations: usize, target: fn(&[u8])) {
         .collect();
     assert!(seeds.len() >= 3);
     seeds.iter().for_each(|seed| target(seed));
-    let random = &mut crate::random::Random(1);
+    let random = &mut testkit::random::Random(1);
     for _ in 0..mutations {
         let mut bytes = seeds[random.below(seeds.len())].clone();
         for _ in 0..1 + random.below(4) {

@@ -4,34 +4,10 @@ use std::ops::Bound;
 
 use ebbtide_documents::query::{NoSystem, Query, QueryLimits, Scalar, ValueRange};
 use serde_json::{Value, json};
+use testkit::random::Random;
 
 use crate::now;
 use crate::reference::{Expr, Output, Select, same, sorted};
-
-/// S. Vigna, splitmix64.
-pub struct Random(pub u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    pub fn below(&mut self, count: usize) -> usize {
-        (self.next() % count as u64) as usize
-    }
-
-    fn one_in(&mut self, count: usize) -> bool {
-        self.below(count) == 0
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())]
-    }
-}
 
 const NAMES: [&str; 6] = ["a", "b", "x", "id", "pk", "two words"];
 const STRINGS: [&str; 8] = ["", "a", "ab", "abc", "b", "B", "é\"", "a%"];

@@ -5,12 +5,13 @@
 //! nothing; with the other everything is done that no answer may show, and its clock lets it purge all it may. After each entry
 //! both are read whole. Another log is cut off before calls of the disk; what was lost is applied again.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::model::Model;
 use crate::common::{
-    Applied, Ask, Counters, Life, NAMES, Program, START, Store, entry, log_id, millis, put,
+    Applied, Ask, Counters, Life, NAMES, Program, START, Store, block_on, entry, log_id, millis,
+    put, watch_cuts,
 };
 use ebbtide::internals::Sim;
 use ebbtide::{ManualClock, Options};
@@ -83,14 +84,6 @@ impl Replica {
         });
         items.collect()
     }
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build();
-    runtime.unwrap().block_on(future)
 }
 
 fn seeds(most: u64) -> u64 {
@@ -260,14 +253,7 @@ fn a_power_cut_before_any_call_of_the_disk_leaves_a_state_that_goes_on_alike() {
         let log = log(&mut random, 60);
         let sim = Sim::new(seed);
         let mut replica = Replica::open(&sim, START * 2);
-        let cuts: Arc<Mutex<Vec<Sim>>> = Arc::default();
-        sim.watch({
-            let (cuts, chance) = (cuts.clone(), Mutex::new(Random(seed)));
-            move |sim, _| {
-                let chance = chance.lock().unwrap().next();
-                cuts.lock().unwrap().push(sim.power_cut(chance));
-            }
-        });
+        let cuts = watch_cuts(&sim, seed);
         let mut answers = vec![];
         for entry in &log {
             answers.push(replica.apply(entry.clone()));
@@ -309,25 +295,16 @@ fn alone(clock: u64) -> (Sim, Replica) {
 }
 
 fn is_there(replica: &Replica, key: &str, at_ms: u64) -> bool {
-    replica
-        .state
-        .reader()
-        .get("a", key, at_ms)
-        .unwrap()
-        .item
-        .is_some()
+    let found = replica.state.reader().get("a", key, at_ms);
+    found.unwrap().item.is_some()
 }
 
 /// openraft elects a second leader in a term where it has the higher id.
 #[test]
 fn the_second_leader_of_a_term_goes_on_where_the_first_may_have_answered() {
     let (_, mut replica) = alone(START);
-    replica.apply(entry(
-        log_id(5, 1, 0),
-        START,
-        START + 200,
-        vec![put("k", Life::For(150))],
-    ));
+    let put = vec![put("k", Life::For(150))];
+    replica.apply(entry(log_id(5, 1, 0), START, START + 200, put));
     let blank = Entry {
         log_id: log_id(5, 2, 1),
         payload: EntryPayload::Blank,
@@ -350,12 +327,8 @@ fn the_second_leader_of_a_term_goes_on_where_the_first_may_have_answered() {
 #[test]
 fn an_item_is_gone_in_the_millisecond_in_which_it_ends() {
     let (_, mut replica) = alone(START);
-    replica.apply(entry(
-        log_id(1, 1, 0),
-        START,
-        START + 200,
-        vec![put("k", Life::For(150))],
-    ));
+    let put = vec![put("k", Life::For(150))];
+    replica.apply(entry(log_id(1, 1, 0), START, START + 200, put));
     assert!(is_there(&replica, "k", START + 149));
     assert!(!is_there(&replica, "k", START + 150));
     let view = replica.state.reader().view(START + 150);

@@ -4,10 +4,10 @@
 //! Method: a log that makes, fills, drops and makes again is applied to a state that is left alone, to one that is opened again
 //! before each entry, and to one that is cut off from power and applies again what it lost.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{START, log_id};
+use crate::common::{START, block_on, log_id, watch_cuts};
 use ebbtide::internals::Sim;
 use ebbtide::{ContainerOptions, DefaultTtl, ManualClock, Options, Quota, WhenFull};
 use ebbtide_openraft::{
@@ -16,7 +16,6 @@ use ebbtide_openraft::{
 use openraft::EntryPayload;
 use openraft::storage::RaftStateMachine;
 use serde::{Deserialize, Serialize};
-use testkit::random::Random;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Ask {
@@ -159,14 +158,6 @@ fn entry(index: u64, asks: &[Ask]) -> openraft::Entry<Program> {
     }
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build();
-    runtime.unwrap().block_on(future)
-}
-
 /// The answers and all that is there.
 fn shown(state: &Store) -> String {
     let reader = state.reader();
@@ -229,14 +220,8 @@ fn containers_are_made_and_dropped_alike_whatever_a_replica_went_through() {
         state.reader().close().unwrap();
     }
 
-    let (sim, cuts) = (Sim::new(3), Arc::new(Mutex::new(vec![])));
-    sim.watch({
-        let (cuts, chance) = (cuts.clone(), Mutex::new(Random(3)));
-        move |sim, _| {
-            let chance = chance.lock().unwrap().next();
-            cuts.lock().unwrap().push(sim.power_cut(chance));
-        }
-    });
+    let sim = Sim::new(3);
+    let cuts = watch_cuts(&sim, 3);
     let mut state = open(&sim).unwrap();
     for (index, asks) in log().iter().enumerate() {
         apply(&mut state, index as u64, asks).unwrap();

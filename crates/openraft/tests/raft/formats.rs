@@ -107,6 +107,12 @@ async fn apply(
     Ok(answers.map(|answer| answer.outcome.clone().ok()).collect())
 }
 
+/// Applies one op in an entry, and expects this answer.
+async fn tells(state: &mut Store, index: u64, format: u32, ops: Vec<Ask>, told: Option<bool>) {
+    let answers = apply(state, index, format, ops).await.unwrap();
+    assert_eq!(answers, [told], "entry {index}");
+}
+
 async fn members(state: &mut Store, index: u64) {
     let members = Membership::new(vec![[1].into()], ());
     let entry = openraft::Entry {
@@ -160,33 +166,18 @@ async fn an_entry_begins_a_later_format_for_those_behind_it_and_the_state_keeps_
         (4, Ask::Raise(1, 1), Some(false)),
         (5, Ask::RaiseAndRefuse(2, 1), None),
     ] {
-        assert_eq!(
-            apply(&mut state, index, 1, vec![ask]).await.unwrap(),
-            [told]
-        );
+        tells(&mut state, index, 1, vec![ask], told).await;
         assert_eq!(reader.format(), 1, "after entry {index}");
     }
     // Members of a later entry have not been asked.
     members(&mut state, 6).await;
     let raise = |at| vec![Ask::Raise(2, at)];
-    assert_eq!(
-        apply(&mut state, 7, 1, raise(1)).await.unwrap(),
-        [Some(false)]
-    );
-    assert_eq!(
-        apply(&mut state, 8, 1, raise(6)).await.unwrap(),
-        [Some(true)]
-    );
+    tells(&mut state, 7, 1, raise(1), Some(false)).await;
+    tells(&mut state, 8, 1, raise(6), Some(true)).await;
     assert_eq!(reader.format(), 2);
-    assert_eq!(
-        apply(&mut state, 9, 1, raise(6)).await.unwrap(),
-        [Some(false)]
-    );
+    tells(&mut state, 9, 1, raise(6), Some(false)).await;
     let lower = vec![Ask::Raise(1, 6)];
-    assert_eq!(
-        apply(&mut state, 10, 2, lower).await.unwrap(),
-        [Some(false)]
-    );
+    tells(&mut state, 10, 2, lower, Some(false)).await;
     assert_eq!(reader.format(), 2);
     let twice = vec![Ask::PutTwice("c".into())];
     assert_eq!(apply(&mut state, 11, 2, twice).await.unwrap(), [Some(true)]);
@@ -231,12 +222,7 @@ async fn a_snapshot_has_the_format_and_is_taken_by_those_alone_who_speak_it() {
     let folder = testkit::scratch();
     let at = |name: &str| folder.path().join(name);
     let mut state = open(&at("one"), 2).unwrap();
-    assert_eq!(
-        apply(&mut state, 1, 1, vec![Ask::Raise(2, 0)])
-            .await
-            .unwrap(),
-        [Some(true)]
-    );
+    tells(&mut state, 1, 1, vec![Ask::Raise(2, 0)], Some(true)).await;
     apply(&mut state, 2, 2, vec![Ask::PutTwice("a".into())])
         .await
         .unwrap();

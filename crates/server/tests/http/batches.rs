@@ -50,7 +50,7 @@ fn all_operations_of_a_batch_are_done_or_none() {
         (&2.into(), &3.into())
     );
     assert_eq!(results[4]["eTag"], client.read("c", "old").json()["_etag"]);
-    assert_eq!(client.read("c", "1").status, 404);
+    client.read("c", "1").is(404);
 
     let operations = json!([
         { "operationType": "Upsert", "resourceBody": { "id": "3", "pk": "a" } },
@@ -83,14 +83,15 @@ fn a_batch_has_bounds() {
         "without a partition key"
     );
     let many: Vec<Value> = (0..101).map(|n| json!({ "operationType": "Upsert", "resourceBody": { "id": n.to_string(), "pk": "a" } })).collect();
-    assert_eq!(batch(client, &Value::from(many), &[KEY]).status, 400);
-    let binary = client.ask(
-        "POST",
-        "/dbs/shop/colls/c/docs",
-        "\u{81}\u{ff}",
-        &[BATCH, KEY],
-    );
-    assert_eq!(binary.status, 400);
+    batch(client, &Value::from(many), &[KEY]).is(400);
+    let binary = client
+        .ask(
+            "POST",
+            "/dbs/shop/colls/c/docs",
+            "\u{81}\u{ff}",
+            &[BATCH, KEY],
+        )
+        .is(400);
     assert!(binary.body.contains("HybridRow"), "{}", binary.body);
     assert_eq!(
         client

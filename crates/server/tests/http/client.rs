@@ -10,7 +10,7 @@ use serde_json::Value;
 pub fn start() -> (Server, Client) {
     let server = Server::start(&config()).unwrap();
     let client = Client(server.address());
-    assert_eq!(client.post("/dbs", r#"{"id":"shop"}"#, &[]).status, 201);
+    client.post("/dbs", r#"{"id":"shop"}"#, &[]).is(201);
     (server, client)
 }
 
@@ -32,6 +32,26 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// Itself, whose status is this one.
+    #[track_caller]
+    pub fn is(self, status: u16) -> Reply {
+        assert_eq!(self.status, status, "{}", self.body);
+        self
+    }
+
+    #[track_caller]
+    pub fn is_refused(&self, status: u16, code: &str) {
+        let told = (self.status, self.json()["code"].as_str().map(str::to_owned));
+        assert_eq!(told, (status, Some(code.to_owned())), "{}", self.body);
+    }
+
+    /// The same with a sub-status.
+    #[track_caller]
+    pub fn is_refused_as(&self, status: u16, sub_status: &str) {
+        let told = (self.status, self.header("x-ms-substatus"));
+        assert_eq!(told, (status, Some(sub_status)), "{}", self.body);
+    }
+
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
@@ -80,13 +100,16 @@ impl Client {
         self.ask("POST", path, body, headers)
     }
 
+    pub fn put(&self, path: &str, body: &str, headers: &[(&str, &str)]) -> Reply {
+        self.ask("PUT", path, body, headers)
+    }
+
     /// A container in `shop`, by `/pk`, with more members of its definition.
     pub fn container(&self, id: &str, more: &str) {
         let body = format!(
             "{{\"id\":\"{id}\",\"partitionKey\":{{\"paths\":[\"/pk\"],\"kind\":\"Hash\",\"version\":2}}{more}}}"
         );
-        let reply = self.post("/dbs/shop/colls", &body, &[]);
-        assert_eq!(reply.status, 201, "{}", reply.body);
+        self.post("/dbs/shop/colls", &body, &[]).is(201);
     }
 
     pub fn create(&self, container: &str, body: &str) -> Reply {
@@ -109,8 +132,8 @@ impl Client {
     }
 
     pub fn advance(&self, by: &str) {
-        let reply = self.post("/_clock", &format!("{{\"advance\":\"{by}\"}}"), &[]);
-        assert_eq!(reply.status, 200, "{}", reply.body);
+        self.post("/_clock", &format!("{{\"advance\":\"{by}\"}}"), &[])
+            .is(200);
     }
 }
 

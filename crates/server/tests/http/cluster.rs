@@ -49,7 +49,7 @@ impl World {
             world.servers.push(world.start(number));
         }
         let clients = world.clients();
-        assert_eq!(clients[0].post("/dbs", r#"{"id":"shop"}"#, &[]).status, 201);
+        clients[0].post("/dbs", r#"{"id":"shop"}"#, &[]).is(201);
         clients[1].container("carts", r#","defaultTtl":-1"#);
         world
     }
@@ -143,26 +143,24 @@ fn whichever_server_is_asked_documents_are_the_same() {
     let clients = world.clients();
     for (number, client) in clients.iter().enumerate() {
         let body = format!(r#"{{"id":"{number}","pk":"a","n":{number}}}"#);
-        let created = client.create("carts", &body);
-        assert_eq!(created.status, 201, "{}", created.body);
+        let created = client.create("carts", &body).is(201);
         for other in &clients {
             let read = other.read("carts", &number.to_string());
             assert_eq!((read.status, &read.body), (200, &created.body));
             assert_eq!(etag(&read), etag(&created));
-            assert_eq!(other.create("carts", &body).status, 409);
+            other.create("carts", &body).is(409);
         }
     }
     let path = format!("{DOCS}/0");
     let first = etag(&clients[2].read("carts", "0"));
     let body = r#"{"id":"0","pk":"a","n":10}"#;
-    let matching = |etag: &str| clients[0].ask("PUT", &path, body, &[KEY, ("if-match", etag)]);
-    let second = matching(&first);
-    assert_eq!(second.status, 200);
-    assert_eq!(matching(&first).status, 412);
+    let matching = |etag: &str| clients[0].put(&path, body, &[KEY, ("if-match", etag)]);
+    let second = matching(&first).is(200);
+    matching(&first).is(412);
     let read = clients[1].read("carts", "0");
     assert_eq!(etag(&read), etag(&second));
     let known = [KEY, ("if-none-match", &*etag(&second))];
-    assert_eq!(clients[2].get(&path, &known).status, 304);
+    clients[2].get(&path, &known).is(304);
     world.compare();
 }
 
@@ -207,7 +205,7 @@ fn of_writers_with_one_etag_of_a_container_one_wins() {
                 r#"{{"id":"carts","partitionKey":{{"paths":["/pk"]}},"defaultTtl":{}}}"#,
                 10 * round + number
             );
-            clients[number as usize].ask("PUT", CARTS, &body, &[("if-match", &*known)])
+            clients[number as usize].put(CARTS, &body, &[("if-match", &*known)])
         };
         let statuses: Vec<u16> = std::thread::scope(|scope| {
             let asked = [0, 1, 2].map(|number| scope.spawn(move || replaced(number).status));
@@ -216,8 +214,9 @@ fn of_writers_with_one_etag_of_a_container_one_wins() {
         let won = statuses.iter().filter(|status| **status == 200).count();
         assert_eq!(won, 1, "{statuses:?}");
         assert!(statuses.iter().all(|status| [200, 412].contains(status)));
-        let late = clients[2].ask("DELETE", CARTS, "", &[("if-match", &*known)]);
-        assert_eq!(late.status, 412);
+        clients[2]
+            .ask("DELETE", CARTS, "", &[("if-match", &*known)])
+            .is(412);
         assert_eq!(clients[1].get("/offers", &[]).json()["_count"], 1);
     }
     world.compare();
@@ -228,10 +227,9 @@ fn of_writers_with_one_etag_of_a_container_one_wins() {
 fn no_offer_of_what_was_deleted_is_told() {
     let world = World::new();
     let clients = world.clients();
-    assert_eq!(clients[0].ask("DELETE", "/dbs/shop", "", &[]).status, 204);
+    clients[0].ask("DELETE", "/dbs/shop", "", &[]).is(204);
     for round in 0..8 {
-        let made = clients[0].post("/dbs", r#"{"id":"shop"}"#, &[]);
-        assert_eq!(made.status, 201);
+        clients[0].post("/dbs", r#"{"id":"shop"}"#, &[]).is(201);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let body = r#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#;
@@ -262,7 +260,7 @@ fn batches_and_queries_are_of_all_servers() {
         batch(clients[1], &json!([create("x"), create("1")])),
         [424, 409]
     );
-    assert_eq!(clients[2].read("carts", "x").status, 404);
+    clients[2].read("carts", "x").is(404);
     assert_eq!(
         batch(clients[1], &json!([create("x"), create("y")])),
         [201, 201]
@@ -277,13 +275,14 @@ fn batches_and_queries_are_of_all_servers() {
             found.body
         );
     }
-    let deleted = clients[0].ask("DELETE", &format!("{DOCS}/x"), "", &[KEY]);
-    assert_eq!(deleted.status, 204);
-    assert_eq!(clients[1].read("carts", "x").status, 404);
+    clients[0]
+        .ask("DELETE", &format!("{DOCS}/x"), "", &[KEY])
+        .is(204);
+    clients[1].read("carts", "x").is(404);
     let all = format!("{CARTS}/operations/partitionkeydelete");
     let all = clients[2].post(&all, "", &[KEY]);
     assert_eq!(all.status, 200, "{}", all.body);
-    assert_eq!(clients[1].read("carts", "y").status, 404);
+    clients[1].read("carts", "y").is(404);
     world.compare();
 }
 
@@ -313,9 +312,9 @@ fn a_session_goes_on_at_each_server() {
     // Such have been given by no server.
     let (_, index, at_ms) = token(&last);
     let ahead = format!("0:-1#{}#0={at_ms}", index + 1_000);
-    assert_eq!(clients[2].get(&path, &[KEY, (TOKEN, &ahead)]).status, 429);
+    clients[2].get(&path, &[KEY, (TOKEN, &ahead)]).is(429);
     let late = format!("0:-1#{index}#0={}", at_ms + 3_600_000);
-    assert_eq!(clients[2].get(&path, &[KEY, (TOKEN, &late)]).status, 400);
+    clients[2].get(&path, &[KEY, (TOKEN, &late)]).is(400);
     world.compare();
 }
 
@@ -323,8 +322,9 @@ fn a_session_goes_on_at_each_server() {
 fn writers_at_three_servers_lose_no_change_of_each_other() {
     let world = World::new();
     let clients = world.clients();
-    let made = clients[0].create("carts", r#"{"id":"c","pk":"a","n":0}"#);
-    assert_eq!(made.status, 201);
+    clients[0]
+        .create("carts", r#"{"id":"c","pk":"a","n":0}"#)
+        .is(201);
     let patch = r#"[{"op":"incr","path":"/n","value":1}]"#;
     let kind = ("content-type", "application/json_patch+json");
     let made = std::thread::scope(|scope| {
@@ -332,8 +332,7 @@ fn writers_at_three_servers_lose_no_change_of_each_other() {
             scope.spawn(move || {
                 for _ in 0..20 {
                     let path = format!("{DOCS}/c");
-                    let done = patiently(|| client.ask("PATCH", &path, patch, &[KEY, kind]));
-                    assert_eq!(done.status, 200, "{}", done.body);
+                    patiently(|| client.ask("PATCH", &path, patch, &[KEY, kind])).is(200);
                 }
                 client.post("/dbs", r#"{"id":"raced"}"#, &[]).status
             })
@@ -365,16 +364,15 @@ fn what_has_ended_at_one_server_has_ended_at_all() {
     let found = clients[0].query("carts", count, &[]);
     let (text, ..) = token(&found);
     for client in &clients {
-        assert_eq!(client.read("carts", "s").status, 404);
+        client.read("carts", "s").is(404);
         // A session that has seen its end sees it at each level.
         let seen = [(TOKEN, &*text), (LEVEL, "Eventual")];
         let path = format!("{DOCS}/s");
-        assert_eq!(client.get(&path, &[KEY, seen[0], seen[1]]).status, 404);
+        client.get(&path, &[KEY, seen[0], seen[1]]).is(404);
         let found = client.query("carts", count, &seen);
         assert_eq!(found.json()["Documents"], json!([0]));
     }
-    let anew = clients[1].create("carts", r#"{"id":"s","pk":"a"}"#);
-    assert_eq!(anew.status, 201);
+    clients[1].create("carts", r#"{"id":"s","pk":"a"}"#).is(201);
     world.compare();
 }
 
@@ -387,8 +385,7 @@ fn containers_are_made_changed_and_dropped_for_all() {
     let key = json!({"paths":["/pk"],"kind":"Hash","version":2});
     let definition =
         json!({"id":"carts","partitionKey":key,"defaultTtl":7200,"indexingPolicy":policy});
-    let replaced = clients[2].ask("PUT", CARTS, &definition.to_string(), &[]);
-    assert_eq!(replaced.status, 200, "{}", replaced.body);
+    let replaced = clients[2].put(CARTS, &definition.to_string(), &[]).is(200);
     let etag_of = |reply: &Reply| etag(reply);
     for client in &clients {
         let seen = of(client);
@@ -399,18 +396,17 @@ fn containers_are_made_changed_and_dropped_for_all() {
             policy["includedPaths"]
         );
     }
-    let made = clients[0].create("carts", r#"{"id":"1","pk":"a"}"#);
-    assert_eq!(made.status, 201);
-    assert_eq!(clients[1].ask("DELETE", CARTS, "", &[]).status, 204);
-    assert_eq!(clients[2].read("carts", "1").status, 404);
+    clients[0].create("carts", r#"{"id":"1","pk":"a"}"#).is(201);
+    clients[1].ask("DELETE", CARTS, "", &[]).is(204);
+    clients[2].read("carts", "1").is(404);
     clients[2].container("carts", "");
     for client in &clients {
         let read = client.read("carts", "1");
         assert_eq!(read.status, 404, "it was of the one before");
         assert!(of(client).json()["defaultTtl"].is_null());
     }
-    assert_eq!(clients[0].ask("DELETE", "/dbs/shop", "", &[]).status, 204);
-    assert_eq!(clients[1].get("/dbs/shop", &[]).status, 404);
+    clients[0].ask("DELETE", "/dbs/shop", "", &[]).is(204);
+    clients[1].get("/dbs/shop", &[]).is(404);
     world.compare();
 }
 
@@ -420,8 +416,9 @@ fn throughput_and_partitions_are_those_of_all_servers() {
     let clients = world.clients();
     let body = r#"{"id":"wide","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
     let throughput = ("x-ms-offer-throughput", "20000");
-    let made = clients[0].post("/dbs/shop/colls", body, &[throughput]);
-    assert_eq!(made.status, 201, "{}", made.body);
+    let made = clients[0]
+        .post("/dbs/shop/colls", body, &[throughput])
+        .is(201);
     let offers = |client: &Client| client.get("/offers", &[]).json()["Offers"].clone();
     let of_first = offers(&clients[0]);
     assert_eq!(of_first.as_array().unwrap().len(), 2, "{of_first}");
@@ -437,11 +434,12 @@ fn throughput_and_partitions_are_those_of_all_servers() {
     let offer = of_first.as_array().unwrap().iter().find(of_wide).unwrap();
     let path = format!("/offers/{}", offer["id"].as_str().unwrap());
     let changed = r#"{"content":{"offerThroughput":500}}"#;
-    assert_eq!(clients[1].ask("PUT", &path, changed, &[]).status, 200);
+    clients[1].put(&path, changed, &[]).is(200);
     let seen = clients[2].get(&path, &[]).json();
     assert_eq!(seen["content"]["offerThroughput"], json!(500));
-    let deleted = clients[2].ask("DELETE", "/dbs/shop/colls/wide", "", &[]);
-    assert_eq!(deleted.status, 204);
+    clients[2]
+        .ask("DELETE", "/dbs/shop/colls/wide", "", &[])
+        .is(204);
     assert_eq!(offers(&clients[1]).as_array().unwrap().len(), 1);
     world.compare();
 }
@@ -450,11 +448,10 @@ fn throughput_and_partitions_are_those_of_all_servers() {
 fn what_is_not_offered_over_a_cluster_says_so() {
     let world = World::new();
     let client = world.clients()[1];
-    let moved = client.post("/_clock", r#"{"advance":"2h"}"#, &[]);
-    assert_eq!(moved.status, 403);
+    client.post("/_clock", r#"{"advance":"2h"}"#, &[]).is(403);
     assert_eq!(client.get("/", &[]).json()["id"], json!("ebbtide"));
-    assert_eq!(client.get("/_status", &[]).status, 200);
-    assert_eq!(client.get(&format!("{CARTS}/_due"), &[]).status, 200);
+    client.get("/_status", &[]).is(200);
+    client.get(&format!("{CARTS}/_due"), &[]).is(200);
     let figures = client.get("/metrics", &[]).body;
     assert!(figures.contains("\nebbtide_cluster_voters 3\n"));
     assert!(figures.contains("\nebbtide_flushes_total{"), "{figures}");
@@ -465,18 +462,16 @@ fn what_is_not_offered_over_a_cluster_says_so() {
 fn a_server_that_is_lost_is_lost_alone() {
     let mut world = World::new();
     let clients = world.clients();
-    let made = clients[0].create("carts", r#"{"id":"1","pk":"a"}"#);
-    assert_eq!(made.status, 201);
+    clients[0].create("carts", r#"{"id":"1","pk":"a"}"#).is(201);
     world.servers.remove(0).stop();
     let clients = world.clients();
     for client in &clients {
-        assert_eq!(patiently(|| client.read("carts", "1")).status, 200);
+        patiently(|| client.read("carts", "1")).is(200);
     }
-    let made = patiently(|| clients[0].create("carts", r#"{"id":"2","pk":"a"}"#));
-    assert_eq!(made.status, 201);
+    patiently(|| clients[0].create("carts", r#"{"id":"2","pk":"a"}"#)).is(201);
     world.servers.insert(0, world.start(0));
     for client in world.clients() {
-        assert_eq!(patiently(|| client.read("carts", "2")).status, 200);
+        patiently(|| client.read("carts", "2")).is(200);
     }
     world.compare();
 }
@@ -523,7 +518,7 @@ fn a_leader_that_is_killed_takes_no_acknowledged_document_along() {
     let begin = |number| spawn(folder.path(), &nodes, number);
     let mut processes: Vec<Process> = (0..3).map(begin).collect();
     let first = processes[0].1;
-    assert_eq!(first.post("/dbs", r#"{"id":"shop"}"#, &[]).status, 201);
+    first.post("/dbs", r#"{"id":"shop"}"#, &[]).is(201);
     first.container("carts", "");
     let mut acknowledged = vec![];
     for round in 0..2 {

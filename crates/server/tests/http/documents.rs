@@ -6,11 +6,8 @@ use crate::client::{KEY, start};
 fn databases_and_containers_are_made_listed_and_deleted() {
     let (_server, client) = start();
     let again = client.post("/dbs", r#"{"id":"shop"}"#, &[]);
-    assert_eq!(
-        (again.status, again.json()["code"].as_str()),
-        (409, Some("Conflict"))
-    );
-    assert_eq!(client.post("/dbs", r#"{"id":"bar"}"#, &[]).status, 201);
+    again.is_refused(409, "Conflict");
+    client.post("/dbs", r#"{"id":"bar"}"#, &[]).is(201);
     let page = client.get("/dbs", &[("x-ms-max-item-count", "1")]);
     assert_eq!(
         (&page.json()["Databases"][0]["id"], &page.json()["_count"]),
@@ -28,12 +25,9 @@ fn databases_and_containers_are_made_listed_and_deleted() {
         ),
         (&"shop".into(), None)
     );
-    assert_eq!(
-        client
-            .get("/dbs", &[("x-ms-continuation", "nonsense!")])
-            .status,
-        400
-    );
+    client
+        .get("/dbs", &[("x-ms-continuation", "nonsense!")])
+        .is(400);
 
     client.container("c", "");
     let made = client.get("/dbs/shop/colls/c", &[]);
@@ -56,31 +50,23 @@ fn databases_and_containers_are_made_listed_and_deleted() {
         found.json()["DocumentCollections"][0]["_rid"],
         made.json()["_rid"]
     );
-    assert_eq!(
-        client
-            .ask("DELETE", "/dbs/shop/colls/c", "", &[("if-match", "\"1\"")])
-            .status,
-        412
-    );
-    assert_eq!(
-        client.ask("DELETE", "/dbs/shop/colls/c", "", &[]).status,
-        204
-    );
+    client
+        .ask("DELETE", "/dbs/shop/colls/c", "", &[("if-match", "\"1\"")])
+        .is(412);
+    client.ask("DELETE", "/dbs/shop/colls/c", "", &[]).is(204);
     let gone = client.create("c", r#"{"id":"1","pk":"a"}"#);
-    assert_eq!(
-        (gone.status, gone.header("x-ms-substatus")),
-        (404, Some("1003"))
-    );
-    assert_eq!(client.ask("DELETE", "/dbs/shop", "", &[]).status, 204);
-    assert_eq!(client.get("/dbs/shop", &[]).status, 404);
+    gone.is_refused_as(404, "1003");
+    client.ask("DELETE", "/dbs/shop", "", &[]).is(204);
+    client.get("/dbs/shop", &[]).is(404);
 }
 
 #[test]
 fn a_document_is_created_read_replaced_patched_and_deleted() {
     let (_server, client) = start();
     client.container("c", "");
-    let created = client.create("c", r#"{"id":"1","pk":"a","n":1.50}"#);
-    assert_eq!(created.status, 201);
+    let created = client
+        .create("c", r#"{"id":"1","pk":"a","n":1.50}"#)
+        .is(201);
     assert!(
         created.body.contains("\"n\":1.50"),
         "numbers stay as they were written: {}",
@@ -97,10 +83,7 @@ fn a_document_is_created_read_replaced_patched_and_deleted() {
         Some("dbs/shop/colls/c")
     );
     let conflict = client.create("c", r#"{"id":"1","pk":"a"}"#);
-    assert_eq!(
-        (conflict.status, conflict.json()["code"].as_str()),
-        (409, Some("Conflict"))
-    );
+    conflict.is_refused(409, "Conflict");
 
     let read = client.read("c", "1");
     assert_eq!((read.status, &read.body), (200, &created.body));
@@ -110,34 +93,15 @@ fn a_document_is_created_read_replaced_patched_and_deleted() {
         read.body,
         "by its link of _rids"
     );
-    let missing = client.get("/dbs/shop/colls/c/docs/1", &[]);
-    assert_eq!(
-        (missing.status, missing.header("x-ms-substatus")),
-        (400, Some("1001"))
-    );
-    assert_eq!(
-        client
-            .get(
-                "/dbs/shop/colls/c/docs/1",
-                &[("x-ms-documentdb-partitionkey", "[\"b\"]")]
-            )
-            .status,
-        404
-    );
-    assert_eq!(
-        client
-            .get(
-                "/dbs/shop/colls/c/docs/1",
-                &[("x-ms-documentdb-partitionkey", "a")]
-            )
-            .status,
-        400
-    );
-
     let path = "/dbs/shop/colls/c/docs/1";
+    client.get(path, &[]).is_refused_as(400, "1001");
+    let of = |key| client.get(path, &[("x-ms-documentdb-partitionkey", key)]);
+    of("[\"b\"]").is(404);
+    of("a").is(400);
+
     assert_eq!(
         client
-            .ask("PUT", path, r#"{"id":"1","pk":"a","n":2}"#, &[KEY])
+            .put(path, r#"{"id":"1","pk":"a","n":2}"#, &[KEY])
             .json()["n"],
         2
     );
@@ -152,9 +116,9 @@ fn a_document_is_created_read_replaced_patched_and_deleted() {
         412,
         "the condition holds no more"
     );
-    assert_eq!(client.ask("DELETE", path, "", &[KEY]).status, 204);
-    assert_eq!(client.ask("DELETE", path, "", &[KEY]).status, 404);
-    assert_eq!(client.ask("TRACE", path, "", &[KEY]).status, 405);
+    client.ask("DELETE", path, "", &[KEY]).is(204);
+    client.ask("DELETE", path, "", &[KEY]).is(404);
+    client.ask("TRACE", path, "", &[KEY]).is(405);
 }
 
 #[test]
@@ -167,22 +131,14 @@ fn conditions_are_of_etags() {
         .header("etag")
         .unwrap()
         .to_string();
-    assert_eq!(
-        client.get(path, &[KEY, ("if-none-match", &first)]).status,
-        304
-    );
-    let second = client.ask(
-        "PUT",
+    client.get(path, &[KEY, ("if-none-match", &first)]).is(304);
+    let second = client.put(
         path,
         r#"{"id":"1","pk":"a","n":1}"#,
         &[KEY, ("if-match", &first)],
     );
-    assert_eq!(second.status, 200);
-    let second = second.header("etag").unwrap().to_string();
-    assert_eq!(
-        client.get(path, &[KEY, ("if-none-match", &first)]).status,
-        200
-    );
+    let second = second.is(200).header("etag").unwrap().to_string();
+    client.get(path, &[KEY, ("if-none-match", &first)]).is(200);
     for (method, body) in [
         ("PUT", r#"{"id":"1","pk":"a","n":2}"#),
         ("DELETE", ""),
@@ -204,8 +160,7 @@ fn conditions_are_of_etags() {
     client.advance("10s");
     assert_eq!(
         client
-            .ask(
-                "PUT",
+            .put(
                 path,
                 r#"{"id":"1","pk":"a"}"#,
                 &[KEY, ("if-match", &second)]
@@ -224,8 +179,7 @@ fn answers_to_writes_have_no_body_where_none_is_wanted() {
     let created = client.post("/dbs/shop/colls/c/docs", r#"{"id":"1","pk":"a"}"#, &minimal);
     assert_eq!((created.status, &*created.body), (201, ""));
     assert!(created.header("etag").is_some());
-    let replaced = client.ask(
-        "PUT",
+    let replaced = client.put(
         "/dbs/shop/colls/c/docs/1",
         r#"{"id":"1","pk":"a","n":1}"#,
         &minimal,
@@ -244,22 +198,9 @@ fn a_partition_is_deleted_whole() {
     for (id, pk) in [("1", "a"), ("2", "a"), ("3", "b")] {
         client.create("c", &format!("{{\"id\":\"{id}\",\"pk\":\"{pk}\"}}"));
     }
-    assert_eq!(
-        client
-            .post("/dbs/shop/colls/c/operations/partitionkeydelete", "", &[])
-            .status,
-        400
-    );
-    assert_eq!(
-        client
-            .post(
-                "/dbs/shop/colls/c/operations/partitionkeydelete",
-                "",
-                &[KEY]
-            )
-            .status,
-        200
-    );
+    let all = "/dbs/shop/colls/c/operations/partitionkeydelete";
+    client.post(all, "", &[]).is(400);
+    client.post(all, "", &[KEY]).is(200);
     assert_eq!(
         client.query("c", "SELECT VALUE c.id FROM c", &[]).json()["Documents"],
         serde_json::json!(["3"])
@@ -270,14 +211,12 @@ fn a_partition_is_deleted_whole() {
 fn throughput_is_kept_and_told() {
     let (_server, client) = start();
     let body = r#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#;
-    assert_eq!(
-        client
-            .post("/dbs/shop/colls", body, &[("x-ms-offer-throughput", "300")])
-            .status,
-        400
-    );
-    let made = client.post("/dbs/shop/colls", body, &[("x-ms-offer-throughput", "500")]);
-    assert_eq!(made.status, 201, "{}", made.body);
+    client
+        .post("/dbs/shop/colls", body, &[("x-ms-offer-throughput", "300")])
+        .is(400);
+    let made = client
+        .post("/dbs/shop/colls", body, &[("x-ms-offer-throughput", "500")])
+        .is(201);
     let query = serde_json::json!({ "query": "SELECT * FROM root WHERE root.resource = @link", "parameters": [{ "name": "@link", "value": made.json()["_self"] }] });
     let found = client
         .post(
@@ -290,14 +229,11 @@ fn throughput_is_kept_and_told() {
     assert_eq!(offer["content"]["offerThroughput"], 500, "{found}");
     offer["content"]["offerThroughput"] = 600.into();
     let path = format!("/{}", offer["_self"].as_str().unwrap());
-    assert_eq!(
-        client.ask("PUT", &path, &offer.to_string(), &[]).status,
-        200
-    );
+    client.put(&path, &offer.to_string(), &[]).is(200);
     assert_eq!(
         client.get(&path, &[]).json()["content"]["offerThroughput"],
         600
     );
     client.ask("DELETE", "/dbs/shop/colls/c", "", &[]);
-    assert_eq!(client.get(&path, &[]).status, 404);
+    client.get(&path, &[]).is(404);
 }

@@ -23,9 +23,10 @@ fn a_foreign_name_is_not_answered() {
         );
     }
     let two = [("host", "localhost"), ("host", "evil.example")];
-    assert_eq!(client.get("/dbs", &two).status, 403);
-    let named = client.get("http://evil.example/dbs", &[("host", "localhost")]);
-    assert_eq!(named.status, 403);
+    client.get("/dbs", &two).is(403);
+    client
+        .get("http://evil.example/dbs", &[("host", "localhost")])
+        .is(403);
     for reply in [
         client.get("/dbs", &[("origin", "http://localhost")]),
         client.ask("OPTIONS", "/dbs", "", &[("origin", "http://localhost")]),
@@ -48,17 +49,9 @@ fn a_body_has_two_mebibytes_at_most() {
         let frame = r#"{"id":"1","pk":"a","v":""}"#;
         frame.replace("\"\"", &format!("\"{}\"", "x".repeat(bytes - frame.len())))
     };
-    assert_eq!(client.create("c", &of(2 << 20)).status, 201);
-    let large = client.ask(
-        "PUT",
-        "/dbs/shop/colls/c/docs/1",
-        &of((2 << 20) + 1),
-        &[KEY],
-    );
-    assert_eq!(
-        (large.status, large.json()["code"].as_str()),
-        (413, Some("RequestEntityTooLarge"))
-    );
+    client.create("c", &of(2 << 20)).is(201);
+    let large = client.put("/dbs/shop/colls/c/docs/1", &of((2 << 20) + 1), &[KEY]);
+    large.is_refused(413, "RequestEntityTooLarge");
     // Without a length that is announced.
     let mut stream = TcpStream::connect(client.0).unwrap();
     let head = "PUT /dbs/shop/colls/c/docs/1 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -72,7 +65,7 @@ fn a_body_has_two_mebibytes_at_most() {
     let _ = stream.write_all(b"0\r\n\r\n");
     let refused = read(&stream).map(|reply| reply.status);
     assert!(matches!(refused, Ok(413) | Err(_)), "{refused:?}");
-    assert_eq!(client.read("c", "1").status, 200);
+    client.read("c", "1").is(200);
 }
 
 #[test]
@@ -86,23 +79,20 @@ fn json_has_a_depth() {
             "]".repeat(depth - 1)
         )
     };
-    assert_eq!(client.create("c", &of(128)).status, 201);
-    assert_eq!(client.create("c", &of(129)).status, 400);
-    assert_eq!(client.create("c", &of(100_000)).status, 400);
-    assert_eq!(
-        client
-            .query(
-                "c",
-                &format!(
-                    "SELECT {}1{} FROM c",
-                    "(".repeat(50_000),
-                    ")".repeat(50_000)
-                ),
-                &[]
-            )
-            .status,
-        400
-    );
+    client.create("c", &of(128)).is(201);
+    client.create("c", &of(129)).is(400);
+    client.create("c", &of(100_000)).is(400);
+    client
+        .query(
+            "c",
+            &format!(
+                "SELECT {}1{} FROM c",
+                "(".repeat(50_000),
+                ")".repeat(50_000)
+            ),
+            &[],
+        )
+        .is(400);
 }
 
 #[test]
@@ -134,19 +124,16 @@ fn what_there_is_not_is_said() {
         client.get("/dbs/shop/colls/c/conflicts", &[]).json()["_count"],
         0
     );
-    assert_eq!(client.get("/dbs/shop/colls/c/conflicts/1", &[]).status, 404);
-    assert_eq!(client.create("c", "no JSON").status, 400);
-    assert_eq!(client.create("c", r#"{"id":"a/b","pk":"a"}"#).status, 400);
+    client.get("/dbs/shop/colls/c/conflicts/1", &[]).is(404);
+    client.create("c", "no JSON").is(400);
+    client.create("c", r#"{"id":"a/b","pk":"a"}"#).is(400);
 }
 
 #[test]
 fn ids_are_any_text_and_paths_have_escapes() {
     let (_server, client) = start();
     client.container("c", "");
-    assert_eq!(
-        client.create("c", r#"{"id":"é 100%","pk":"a"}"#).status,
-        201
-    );
+    client.create("c", r#"{"id":"é 100%","pk":"a"}"#).is(201);
     assert_eq!(client.read("c", "%C3%A9%20100%25").json()["id"], "é 100%");
 }
 
@@ -167,7 +154,7 @@ fn slow_clients_hold_nobody() {
         };
         stream.write_all(text.as_bytes()).unwrap();
     }
-    assert_eq!(client.create("c", r#"{"id":"1","pk":"a"}"#).status, 201);
+    client.create("c", r#"{"id":"1","pk":"a"}"#).is(201);
     server.stop();
     let mut rest = Vec::new();
     slow[0]
@@ -190,7 +177,7 @@ fn there_are_only_so_many_connections() {
             stream
                 .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
                 .unwrap();
-            assert_eq!(read(&stream).unwrap().status, 200);
+            read(&stream).unwrap().is(200);
             stream
         })
         .collect();
@@ -213,10 +200,7 @@ fn requests_are_signed_where_there_is_a_key() {
     let server = Server::start(&config).unwrap();
     let client = Client(server.address());
     let refused = client.get("/dbs", &[]);
-    assert_eq!(
-        (refused.status, refused.json()["code"].as_str()),
-        (401, Some("Unauthorized"))
-    );
+    refused.is_refused(401, "Unauthorized");
     let old = [
         (
             "authorization",
@@ -242,6 +226,7 @@ fn the_systems_clock_is_not_moved() {
     let mut config = config();
     config.clock = ClockKind::System;
     let server = Server::start(&config).unwrap();
-    let refused = Client(server.address()).post("/_clock", r#"{"advance":"2h"}"#, &[]);
-    assert_eq!(refused.status, 403);
+    Client(server.address())
+        .post("/_clock", r#"{"advance":"2h"}"#, &[])
+        .is(403);
 }

@@ -22,14 +22,12 @@ fn ids(reply: &Reply) -> Vec<String> {
 fn changes_are_told_once_in_their_order() {
     let (_server, client) = start();
     client.container("c", r#","defaultTtl":-1"#);
-    let before = feed(client, &[("if-none-match", "*")]);
-    assert_eq!(before.status, 304);
+    let before = feed(client, &[("if-none-match", "*")]).is(304);
     for id in ["1", "2", "3"] {
         client.create("c", &format!("{{\"id\":\"{id}\",\"pk\":\"a\"}}"));
     }
     client.create("c", r#"{"id":"4","pk":"b"}"#);
-    client.ask(
-        "PUT",
+    client.put(
         "/dbs/shop/colls/c/docs/1",
         r#"{"id":"1","pk":"a","n":1}"#,
         &[KEY],
@@ -78,7 +76,7 @@ fn a_feed_begins_at_a_moment_and_leaves_out_what_has_ended() {
         .to_string();
     let moment = of_http(&now);
     assert_eq!(ids(&feed(client, &[("if-modified-since", &moment)])), ["3"]);
-    assert_eq!(feed(client, &[("if-none-match", "nonsense")]).status, 400);
+    feed(client, &[("if-none-match", "nonsense")]).is(400);
     let all = client.get("/dbs/shop/colls/c/docs", &[("a-im", "Full-Fidelity Feed")]);
     assert_eq!(
         (all.status, all.json()["code"].clone()),

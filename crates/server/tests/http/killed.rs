@@ -67,8 +67,8 @@ fn a_socket_is_taken_from_the_service_manager() {
         .spawn()
         .unwrap();
     // The connection waits in the socket's queue until the server takes it.
-    assert_eq!(client.get("/healthz", &[]).status, 200);
-    assert_eq!(client.post("/dbs", r#"{"id":"shop"}"#, &[]).status, 201);
+    client.get("/healthz", &[]).is(200);
+    client.post("/dbs", r#"{"id":"shop"}"#, &[]).is(201);
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert!(child.wait().unwrap().success());
 }

@@ -41,26 +41,18 @@ fn a_full_container_takes_no_more() {
             "x".repeat(600)
         )
     };
-    assert_eq!(client.create("c", &body("1")).status, 201);
+    client.create("c", &body("1")).is(201);
     let full = client.create("c", &body("2"));
-    assert_eq!(
-        (full.status, full.header("x-ms-substatus")),
-        (403, Some("1014")),
-        "{}",
-        full.body
-    );
-    assert_eq!(
-        client
-            .ask(
-                "DELETE",
-                "/dbs/shop/colls/c/docs/1",
-                "",
-                &[crate::client::KEY]
-            )
-            .status,
-        204
-    );
-    assert_eq!(client.create("c", &body("2")).status, 201);
+    full.is_refused_as(403, "1014");
+    client
+        .ask(
+            "DELETE",
+            "/dbs/shop/colls/c/docs/1",
+            "",
+            &[crate::client::KEY],
+        )
+        .is(204);
+    client.create("c", &body("2")).is(201);
 }
 
 #[test]

@@ -27,8 +27,7 @@ fn hash(text: &str) -> String {
 #[test]
 fn browsers_get_a_page_and_sdks_the_account() {
     let (_server, client) = start();
-    let page = client.get("/", &[BROWSER]);
-    assert_eq!(page.status, 200);
+    let page = client.get("/", &[BROWSER]).is(200);
     assert_eq!(
         page.header("content-type"),
         Some("text/html; charset=utf-8")
@@ -39,7 +38,7 @@ fn browsers_get_a_page_and_sdks_the_account() {
         assert_eq!(account.json()["id"], "ebbtide", "{accept}");
     }
     assert_eq!(client.get("/", &[]).json()["id"], "ebbtide");
-    assert_eq!(client.post("/", "", &[BROWSER]).status, 405);
+    client.post("/", "", &[BROWSER]).is(405);
 }
 
 #[test]
@@ -82,7 +81,7 @@ fn fill(client: &Client) {
         .enumerate()
     {
         let body = format!(r#"{{"id":"{at}","pk":"a","ttl":{ttl}}}"#);
-        assert_eq!(client.create("c", &body).status, 201);
+        client.create("c", &body).is(201);
     }
     client.create("c", r#"{"id":"never","pk":"a"}"#);
     client.create("off", r#"{"id":"never","pk":"a","ttl":5}"#);
@@ -170,11 +169,11 @@ fn signed() -> (Server, Client, &'static str) {
 #[test]
 fn figures_are_for_those_that_have_the_key_and_the_page_is_for_all() {
     let (_server, client, _) = signed();
-    assert_eq!(client.get("/", &[BROWSER]).status, 200);
+    client.get("/", &[BROWSER]).is(200);
     for path in ["/", "/_status", "/metrics"] {
         assert_eq!(client.get(path, &[]).status, 401, "{path}");
     }
-    assert_eq!(client.get("/_status", &[BROWSER]).status, 401);
+    client.get("/_status", &[BROWSER]).is(401);
 }
 
 /// Stands before the server, and shows its page in a frame of a width, for a window has a least one. The script is added to

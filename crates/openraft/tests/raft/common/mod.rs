@@ -2,12 +2,15 @@
 
 pub mod model;
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ebbtide::internals::Sim;
 use ebbtide::{ContainerOptions, DefaultTtl, Ttl};
 use ebbtide_openraft::{Entry, FORMAT, Machine, Op, SnapshotData, StateStore, Step, StepError};
 use openraft::{CommittedLeaderId, EntryPayload, LogId};
 use serde::{Deserialize, Serialize};
+use testkit::random::Random;
 
 pub const START: u64 = 1_800_000_000_000;
 pub const NAMES: [&str; 2] = ["a", "b"];
@@ -214,4 +217,24 @@ pub fn entry(
 
 pub fn put(key: &str, life: Life) -> Op<Ask> {
     Ask::Put(0, key.into(), "v".into(), life).into()
+}
+
+/// Time is paused: it passes when nothing else can go on.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    runtime.unwrap().block_on(future)
+}
+
+/// The disks that power cuts would leave, before each call from now on.
+pub fn watch_cuts(sim: &Sim, seed: u64) -> Arc<Mutex<Vec<Sim>>> {
+    let cuts: Arc<Mutex<Vec<Sim>>> = Arc::default();
+    let (taken, chance) = (cuts.clone(), Mutex::new(Random(seed)));
+    sim.watch(move |sim, _| {
+        let chance = chance.lock().unwrap().next();
+        taken.lock().unwrap().push(sim.power_cut(chance));
+    });
+    cuts
 }

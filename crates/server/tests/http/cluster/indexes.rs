@@ -25,7 +25,7 @@ fn define(client: Client, policy: &[&str], default: i64) -> u16 {
         "id": "carts", "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2},
         "defaultTtl": default, "indexingPolicy": {"includedPaths": included},
     });
-    patiently(|| client.ask("PUT", CARTS, &body.to_string(), &[])).status
+    patiently(|| client.put(CARTS, &body.to_string(), &[])).status
 }
 
 fn value(random: &mut Random) -> &'static str {
@@ -49,7 +49,7 @@ fn write(random: &mut Random, client: Client) {
             let set = format!(r#"[{{"op":"set","path":"/a","value":{}}}]"#, value(random));
             client.ask("PATCH", &path, &set, &[KEY])
         }
-        2 => client.ask("PUT", &path, &text, &[KEY]),
+        2 => client.put(&path, &text, &[KEY]),
         3 => {
             let upsert = |text: &str| json!({"operationType": "Upsert", "resourceBody": serde_json::from_str::<Value>(text).unwrap()});
             let other = random.below(60);
@@ -92,8 +92,7 @@ fn look(random: &mut Random, client: Client) {
         // Of documents that do not end meanwhile.
         let stays = "(NOT IS_DEFINED(c.ttl) OR c.ttl != 1)";
         let rows = |text: String| {
-            let found = patiently(|| client.query("carts", &text, &[]));
-            assert_eq!(found.status, 200, "{}", found.body);
+            let found = patiently(|| client.query("carts", &text, &[])).is(200);
             found.json()["Documents"].clone()
         };
         let by_index = rows(format!(
@@ -158,8 +157,7 @@ fn fill(clients: &[Client], documents: usize, values: usize, text: &str) {
         };
         let operations = json!(Vec::from_iter((from..from + 100).map(create))).to_string();
         let at = clients[from / 100 % clients.len()];
-        let done = patiently(|| at.post(DOCS, &operations, &[KEY, is_batch]));
-        assert_eq!(done.status, 200, "{}", done.body);
+        patiently(|| at.post(DOCS, &operations, &[KEY, is_batch])).is(200);
     }
 }
 
@@ -182,7 +180,7 @@ fn an_index_is_built_though_nodes_are_killed_that_do() {
     let begin = |number| spawn(folder.path(), &nodes, number);
     let mut processes: Vec<Process> = (0..3).map(begin).collect();
     let first = processes[0].1;
-    assert_eq!(first.post("/dbs", r#"{"id":"shop"}"#, &[]).status, 201);
+    first.post("/dbs", r#"{"id":"shop"}"#, &[]).is(201);
     first.container("carts", "");
     fill(&[first], DOCUMENTS, 100, "");
     for (round, policy) in [&["/a/?"][..], &["/b/?", "/a/?"], &["/b/?"]]
@@ -250,8 +248,7 @@ fn how_long_an_equality_takes() {
     let write = |n: usize| {
         let upserts = ("x-ms-documentdb-is-upsert", "true");
         let body = format!(r#"{{"id":"{n}","pk":"a","a":{n},"text":"{text}"}}"#);
-        let done = clients[0].post(DOCS, &body, &[KEY, upserts]);
-        assert_eq!(done.status, 200, "{}", done.body);
+        clients[0].post(DOCS, &body, &[KEY, upserts]).is(200);
     };
     let look = || {
         (0..300).for_each(write);

@@ -13,7 +13,7 @@ fn defined(client: Client, more: &Value) -> Reply {
     body.as_object_mut()
         .unwrap()
         .extend(more.as_object().unwrap().clone());
-    patiently(|| client.ask("PUT", CARTS, &body.to_string(), &[]))
+    patiently(|| client.put(CARTS, &body.to_string(), &[]))
 }
 
 fn body(id: &str) -> String {
@@ -53,21 +53,19 @@ fn a_container_keeps_to_its_quota_at_each_server() {
     let lost = leader(clients[0], &world.nodes);
     world.servers.remove(lost).stop();
     for client in &world.clients() {
-        assert_eq!(create(*client, "more").status, 403);
-        let same = patiently(|| client.ask("PUT", &format!("{DOCS}/1"), &body("1"), &[KEY]));
-        assert_eq!(same.status, 200, "{}", same.body);
+        create(*client, "more").is(403);
+        patiently(|| client.put(&format!("{DOCS}/1"), &body("1"), &[KEY])).is(200);
     }
     world.servers.insert(lost, world.start(lost));
 
     let clients = world.clients();
-    assert_eq!(create(clients[lost], "more").status, 403);
+    create(clients[lost], "more").is(403);
     let raised = defined(clients[lost], &json!({"maxLiveBytes": 2 * LIMIT}));
     assert_eq!(raised.status, 200, "{}", raised.body);
     let more = fill(&clients, made);
     assert!((85..=98).contains(&more), "{more}");
-    let deleted = patiently(|| clients[0].ask("DELETE", &format!("{DOCS}/1"), "", &[KEY]));
-    assert_eq!(deleted.status, 204);
-    assert_eq!(create(clients[1], "more").status, 201);
+    patiently(|| clients[0].ask("DELETE", &format!("{DOCS}/1"), "", &[KEY])).is(204);
+    create(clients[1], "more").is(201);
     let free = defined(
         clients[1],
         &json!({"changeFeedPolicy": {"retentionDuration": 5}}),
@@ -77,10 +75,7 @@ fn a_container_keeps_to_its_quota_at_each_server() {
         assert!(client.get(CARTS, &[]).json()["maxLiveBytes"].is_null());
     }
     for number in 0..30 {
-        assert_eq!(
-            create(clients[number % 3], &format!("free-{number}")).status,
-            201
-        );
+        create(clients[number % 3], &format!("free-{number}")).is(201);
     }
     world.compare();
 }
