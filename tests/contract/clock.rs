@@ -11,23 +11,19 @@
 //!
 //! `EBBTIDE_CASES` repeats the matrix with as many different items (default 1).
 
-// Tests are a world of their own: they touch files, time and threads as they like.
-#![allow(clippy::disallowed_methods)]
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use ebbtide::internals::Sim;
 use ebbtide::{
-    Clock, ClockBehind, ContainerOptions, Database, DefaultTtl, Error, Item, ManualClock, Options,
-    Ttl,
+    Clock, ClockBehind, ContainerOptions, Database, DefaultTtl, Error, Item, ManualClock,
 };
 use testkit::model::{Life, Standard};
 use testkit::op::{ALL, Op, Span, StepTtl};
 use testkit::random::Random;
+use testkit::stage::{after, in_steps, ms, open, seconds};
 use testkit::world::{START, Setup, World, millis};
 
 const SECOND: u64 = 1_000;
@@ -292,15 +288,12 @@ fn fickle(from: u64, to: u64, by: i64) -> Option<()> {
         by,
     };
     let open = |fickle: Fickle| {
-        Options::new()
+        in_steps(&sim, &fickle)
             .memtable_bytes(8 << 10)
             .max_runs(2)
-            .reclaim_within(Duration::from_secs(1))
+            .reclaim_within(seconds(1))
             .reclaim_strict(true)
             .clock_behind(ClockBehind::StartAtMark)
-            .clock(fickle)
-            .fs(Arc::new(sim.clone()))
-            .stepped()
             .sizes(128, 2 << 10, 8 << 10)
             .open(Path::new("/db"))
             .unwrap()
@@ -311,15 +304,15 @@ fn fickle(from: u64, to: u64, by: i64) -> Option<()> {
         for _ in 0..3 {
             for n in 0..STAYS {
                 // A day and a year end behind no jump that is corrected; seconds do.
-                let stay = Ttl::After(Duration::from_millis([DAY, YEAR][n as usize % 2]));
+                let stay = after([DAY, YEAR][n as usize % 2]);
                 c.put_with_ttl(format!("stay-{n}"), [b'x'; 60], stay)
                     .unwrap();
-                let go = Ttl::After(Duration::from_secs(2));
+                let go = after(2_000);
                 c.put_with_ttl(format!("go-{n}"), [b'y'; 60], go).unwrap();
             }
             db.flush().unwrap();
             for _ in 0..4 {
-                clock.advance(Duration::from_millis(700));
+                clock.advance(ms(700));
                 while db.step().unwrap() {}
             }
         }
@@ -342,7 +335,7 @@ fn fickle(from: u64, to: u64, by: i64) -> Option<()> {
         }
     };
     if reached > to {
-        clock.advance(Duration::from_secs(2));
+        clock.advance(seconds(2));
         compare(&c, "running");
         drop((c, db));
         let db = open(right);
@@ -370,6 +363,7 @@ fn a_clock_that_is_wrong_in_the_midst_of_a_job_purges_nothing() {
 }
 
 /// A clock that tells for less what it will not be for ten seconds yet.
+#[derive(Clone)]
 struct Vague(ManualClock);
 
 impl Clock for Vague {
@@ -391,17 +385,11 @@ impl Clock for Vague {
 #[test]
 fn a_vague_clock_is_exact_to_the_millisecond() {
     let time = ManualClock::new(1_767_225_600_000);
-    let db = Options::new()
-        .fs(Arc::new(Sim::new(1)))
-        .clock(Vague(time.clone()))
-        .stepped()
-        .open("/db")
-        .unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = open(in_steps(&Sim::new(1), &Vague(time.clone())));
     c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     let lives: Vec<u64> = (0..60).map(|n| 1 + n * SECOND / 2).collect();
     for (n, life) in lives.iter().enumerate() {
-        let ttl = Ttl::After(Duration::from_millis(*life));
+        let ttl = after(*life);
         c.put_with_ttl([n as u8], "v", ttl).unwrap();
         if n == lives.len() / 2 {
             db.flush().unwrap();
@@ -410,7 +398,7 @@ fn a_vague_clock_is_exact_to_the_millisecond() {
     let mut now = 0;
     for (ending, end) in lives.iter().enumerate() {
         for moment in [end - 1, *end] {
-            time.advance(Duration::from_millis(moment - now));
+            time.advance(ms(moment - now));
             now = moment;
             // First of all: nobody has read the clock since.
             let found = c.get([ending as u8]).unwrap().is_some();

@@ -5,14 +5,11 @@
 //! computed here. Each file of a folder is a line `file LENGTH NAME`, and the rows of 48 bytes in it that are not all zero:
 //! offset and bytes, hexadecimal.
 
-// Tests are a world of their own: they touch files, time and threads as they like.
-#![allow(clippy::disallowed_methods)]
-
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use ebbtide::{Container, Database, DefaultTtl, Error, ManualClock, Options};
+use testkit::stage::{ms, seconds};
 
 /// When the databases were begun, and how long after that they were last written to, in milliseconds.
 const BEGUN: u64 = 1_767_225_600_000;
@@ -65,7 +62,7 @@ fn items(c: &Container) -> Items {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let end = item.expires_at().map(|end| {
             let end = end.duration_since(std::time::UNIX_EPOCH).unwrap();
-            (end - Duration::from_millis(BEGUN)).as_secs()
+            (end - ms(BEGUN)).as_secs()
         });
         (text(item.key()), text(item.value()), end)
     });
@@ -112,7 +109,7 @@ fn check(db: &Database, format: u32) {
     assert_eq!(items(&plain), expected(format, "p"), "format {format}");
     assert_eq!(items(&lz4), expected(format, "z"), "format {format}");
     assert_eq!(plain.default_ttl(), DefaultTtl::NoDefault);
-    let two_hours = Duration::from_secs(7_200);
+    let two_hours = seconds(7_200);
     assert_eq!(lz4.default_ttl(), DefaultTtl::After(two_hours));
     // From format 8 on there are limits.
     let limit = (format >= 8).then_some(1 << 20);

@@ -8,7 +8,7 @@
 mod rules;
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ebbtide::internals::{Sim, Survivors};
 use ebbtide::{
@@ -16,13 +16,14 @@ use ebbtide::{
     Quota, Ttl, Update, Version, WhenFull,
 };
 use testkit::random::Random;
+use testkit::stage::{after, default, ms, seconds};
 
 const START: u64 = 1_800_000_000_000;
 const NAMES: [&str; 2] = ["a", "b"];
 const KEYS: usize = 12;
 
 fn at(millis: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(millis)
+    UNIX_EPOCH + ms(millis)
 }
 
 fn options(sim: &Sim) -> Options {
@@ -75,9 +76,7 @@ fn ttl(random: &mut Random) -> Option<Ttl> {
     match random.below(4) {
         0 => None,
         1 => Some(Ttl::Never),
-        _ => Some(Ttl::After(Duration::from_millis(
-            1 + random.below(60) as u64,
-        ))),
+        _ => Some(after(1 + random.below(60) as u64)),
     }
 }
 
@@ -109,7 +108,7 @@ fn steps(random: &mut Random, count: usize, keys: usize) -> Vec<Step> {
             28..30 => What::Default(match random.below(3) {
                 0 => DefaultTtl::Off,
                 1 => DefaultTtl::NoDefault,
-                _ => DefaultTtl::After(Duration::from_millis(1 + random.below(50) as u64)),
+                _ => DefaultTtl::After(ms(1 + random.below(50) as u64)),
             }),
             30 => What::ExpireBefore(near),
             31 => What::ExpireWrittenBefore(near),
@@ -175,7 +174,7 @@ fn answer(db: &Database, n: usize, step: &Step) -> String {
         What::ExpireBefore(moment) => format!("{:?}", c.expire_before(at(*moment))),
         What::ExpireWrittenBefore(moment) => format!("{:?}", c.expire_written_before(at(*moment))),
         What::ExpireAll => format!("{:?}", c.expire_all()),
-        What::Keep(millis) => format!("{:?}", c.set_keep_expired(Duration::from_millis(*millis))),
+        What::Keep(millis) => format!("{:?}", c.set_keep_expired(ms(*millis))),
         What::Drop => format!("{:?}", db.drop_container(NAMES[step.container])),
         What::PurgeLimit(limit) => format!("{:?}", db.set_purge_limit(at(*limit))),
         What::Like(from, to) => {

@@ -3,26 +3,24 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use ebbtide::internals::{Fault, FaultPlan, Fs, Sim};
 use ebbtide::{Clock, Database, DefaultTtl, Durability, ManualClock, Options, Stall, Ttl, Update};
 use testkit::patience;
+use testkit::stage::{NOW, after, default, ms, on, open, seconds};
 
-const START: u64 = 1_800_000_000_000;
 const PATH: &str = "/db";
 
 fn options(sim: &Sim, clock: &ManualClock) -> Options {
-    Options::new()
+    on(sim, clock)
         .memtable_bytes(4 << 10)
         .max_runs(2)
-        .clock(clock.clone())
-        .fs(Arc::new(sim.clone()))
         .sizes(256, 4 << 10, 4 << 10)
 }
 
 fn stepped(sim: &Sim) -> (Database, ManualClock) {
-    let clock = ManualClock::new(START);
+    let clock = ManualClock::new(NOW);
     (
         options(sim, &clock)
             .memtable_bytes(64 << 10)
@@ -53,9 +51,8 @@ fn comes_to_rest(db: &Database) {
 #[test]
 fn an_update_sees_what_was_written_while_memtables_are_sealed() {
     const UPDATES: u64 = 1_500;
-    let clock = ManualClock::new(START);
-    let db = options(&Sim::new(1), &clock).stepped().open(PATH).unwrap();
-    let c = db.container("c").unwrap();
+    let clock = ManualClock::new(NOW);
+    let (db, c) = open(options(&Sim::new(1), &clock).stepped());
     let (done, tries) = (AtomicU64::new(0), AtomicU64::new(0));
     let add = |item: Option<&ebbtide::Item>| {
         let tries = tries.fetch_add(1, Ordering::Relaxed);
@@ -119,17 +116,11 @@ impl Clock for Restless {
 // A conditional write judges the item that it was shown again at its stamp, and not a moment before.
 #[test]
 fn a_touch_never_restarts_what_is_expired_at_its_stamp() {
-    let db = Options::new()
-        .clock(Restless(AtomicU64::new(START)))
-        .fs(Arc::new(Sim::new(1)))
-        .stepped()
-        .open(PATH)
-        .unwrap();
-    let c = db.container("c").unwrap();
+    let options = Options::new().clock(Restless(AtomicU64::new(NOW)));
+    let (_db, c) = open(options.fs(Arc::new(Sim::new(1))).stepped());
     c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     for life in 1..40 {
-        c.put_with_ttl("k", "v", Ttl::After(Duration::from_millis(life)))
-            .unwrap();
+        c.put_with_ttl("k", "v", after(life)).unwrap();
         let Some(before) = c.item("k").unwrap() else {
             continue;
         };
@@ -148,9 +139,8 @@ fn a_touch_never_restarts_what_is_expired_at_its_stamp() {
 #[test]
 fn checkpoints_and_changes_of_settings_do_not_wait_for_each_other() {
     ends(|sim| {
-        let clock = ManualClock::new(START);
-        let db = options(&sim, &clock).open(PATH).unwrap();
-        let c = db.container("c").unwrap();
+        let clock = ManualClock::new(NOW);
+        let (db, c) = open(options(&sim, &clock));
         let stop = Arc::new(AtomicBool::new(false));
         let changer = std::thread::spawn({
             let (c, stop) = (c.clone(), stop.clone());
@@ -173,10 +163,9 @@ fn checkpoints_and_changes_of_settings_do_not_wait_for_each_other() {
 #[test]
 fn a_snapshot_knows_every_container_that_was_there() {
     ends(|sim| {
-        let clock = ManualClock::new(START);
+        let clock = ManualClock::new(NOW);
         let options = options(&sim, &clock).durability(Durability::Sync);
-        let db = options.open(PATH).unwrap();
-        let c = db.container("c").unwrap();
+        let (db, c) = open(options);
         let stop = Arc::new(AtomicBool::new(false));
         let writer = std::thread::spawn({
             let stop = stop.clone();
@@ -200,7 +189,7 @@ fn a_snapshot_knows_every_container_that_was_there() {
 // Only writers seal memtables; when a recovered one is larger than they are let go beyond, opening must.
 #[test]
 fn writing_goes_on_after_more_was_recovered_than_may_be_unflushed() {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
     let large = options(&sim, &clock).stepped().memtable_bytes(8 << 20);
     let db = large.open(PATH).unwrap();
     for n in 0..60 {
@@ -225,13 +214,12 @@ fn writing_goes_on_after_more_was_recovered_than_may_be_unflushed() {
 #[test]
 fn a_higher_background_rate_counts_at_once() {
     ends(|sim| {
-        let clock = ManualClock::new(START);
-        let db = options(&sim, &clock)
-            .memtable_bytes(16 << 20)
-            .background_rate(1)
-            .open(PATH)
-            .unwrap();
-        let c = db.container("c").unwrap();
+        let clock = ManualClock::new(NOW);
+        let (db, c) = open(
+            options(&sim, &clock)
+                .memtable_bytes(16 << 20)
+                .background_rate(1),
+        );
         for _ in 0..2 {
             c.put("k", vec![7; 2 << 20]).unwrap();
             c.put("l", vec![7; 2 << 20]).unwrap();
@@ -241,7 +229,7 @@ fn a_higher_background_rate_counts_at_once() {
             let db = db.clone();
             move || db.compact().unwrap()
         });
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::sleep(ms(300));
         db.set_background_rate(1 << 40);
         compaction.join().unwrap();
     });
@@ -269,8 +257,7 @@ fn a_flush_that_fails_to_trim_the_log_keeps_its_tables() {
         let is_over = sim.operations() < at;
         sim.heal();
         for sim in [sim.kill(), sim.power_cut(fail_at)] {
-            let db = options(&sim, &clock).stepped().open(PATH).unwrap();
-            let c = db.container("c").unwrap();
+            let (_db, c) = open(options(&sim, &clock).stepped());
             let found = c.iter().inspect(|item| assert!(item.is_ok())).count();
             assert_eq!(found, 16, "after a failure at {fail_at}");
         }
@@ -380,7 +367,7 @@ fn a_full_disk_does_not_end_a_database_whose_manifest_is_long() {
     let (db, _) = stepped(&sim);
     let c = db.container("c").unwrap();
     let change = |n: u64| {
-        let default = DefaultTtl::After(Duration::from_secs(1 + n % 9));
+        let default = DefaultTtl::After(seconds(1 + n % 9));
         c.set_default_ttl(default).unwrap();
         edit(&db);
     };
@@ -419,7 +406,7 @@ fn what_only_seems_to_be_held_down_by_a_floor_is_not_rewritten_for_ever() {
     c.put_with_ttl("after", "v", Ttl::Until(UNIX_EPOCH))
         .unwrap();
     db.flush().unwrap();
-    clock.advance(Duration::from_secs(100_000));
+    clock.advance(seconds(100_000));
     db.confirm_clock();
     comes_to_rest(&db);
     assert!(c.contains("after").unwrap());
@@ -434,7 +421,7 @@ fn tombstones_that_a_snapshot_keeps_are_not_rewritten_for_ever() {
     c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     let key = |n: u32| format!("{n:0>200}");
     for n in 0..40 {
-        let ttl = [Ttl::Never, Ttl::After(Duration::from_secs(86_400))][n as usize % 2];
+        let ttl = [Ttl::Never, after(86_400_000)][n as usize % 2];
         c.put_with_ttl(key(n), "", ttl).unwrap();
     }
     db.flush().unwrap();
@@ -460,8 +447,7 @@ fn what_has_ended_goes_though_another_container_is_damaged() {
         db.flush().unwrap();
     }
     let tables = sim.list(Path::new("/db/tables")).unwrap();
-    b.set_default_ttl(DefaultTtl::After(Duration::from_secs(5)))
-        .unwrap();
+    b.set_default_ttl(default(5_000)).unwrap();
     b.put("k", "v").unwrap();
     db.flush().unwrap();
     db.close().unwrap();
@@ -471,7 +457,7 @@ fn what_has_ended_goes_though_another_container_is_damaged() {
         file.write_at(20, &[0xaa; 16]).unwrap();
     }
     let db = options(&sim, &clock).stepped().open(PATH).unwrap();
-    clock.advance(Duration::from_secs(60));
+    clock.advance(seconds(60));
     for _ in 0..10 {
         let _ = db.step();
     }
@@ -482,19 +468,18 @@ fn what_has_ended_goes_though_another_container_is_damaged() {
 // A rewrite that takes one table of a run leaves the others, and these may hold what a record of its own hides.
 #[test]
 fn what_a_rewrite_leaves_of_a_run_stays_hidden() {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
-    let db = options(&sim, &clock)
-        .memtable_bytes(64 << 10)
-        .max_runs(20)
-        .reclaim_within(Duration::from_secs(10))
-        .reclaim_strict(true)
-        .stepped()
-        .open(PATH)
-        .unwrap();
-    let c = db.container("c").unwrap();
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let (db, c) = open(
+        options(&sim, &clock)
+            .memtable_bytes(64 << 10)
+            .max_runs(20)
+            .reclaim_within(seconds(10))
+            .reclaim_strict(true)
+            .stepped(),
+    );
     c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
-    let long = Ttl::After(Duration::from_secs(30 * 86_400));
-    let short = Ttl::After(Duration::from_secs(60));
+    let long = Ttl::After(seconds(30 * 86_400));
+    let short = after(60_000);
     let key = |prefix: char, n: u32| format!("{prefix}{n:0>60}");
     // A run of several tables: in the first of them much will expire, in the last nothing.
     for n in 0..80 {
@@ -507,7 +492,7 @@ fn what_a_rewrite_leaves_of_a_run_stays_hidden() {
         c.put_with_ttl(key('z', n), [2; 60], short).unwrap();
     }
     db.flush().unwrap();
-    clock.advance(Duration::from_secs(75));
+    clock.advance(seconds(75));
     let merges = db.stats().merges;
     comes_to_rest(&db);
     assert!(db.stats().merges > merges, "{}", db.describe());
@@ -519,7 +504,7 @@ fn what_a_rewrite_leaves_of_a_run_stays_hidden() {
 // A frame that is logged again is needed from there on, and not from where it was logged first.
 #[test]
 fn a_memtable_that_is_logged_again_holds_no_log() {
-    let db = options(&Sim::new(1), &ManualClock::new(START))
+    let db = options(&Sim::new(1), &ManualClock::new(NOW))
         .memtable_bytes(1 << 20)
         .stepped()
         .open(PATH)

@@ -7,9 +7,6 @@
 //! `EBBTIDE_REWRITE=1` writes what is shown into the files; what the engine and the model disagree on still fails.
 //! `EBBTIDE_SCRIPT=name` runs one.
 
-// Tests are a world of their own: they touch files, time and threads as they like.
-#![allow(clippy::disallowed_methods)]
-
 use std::fs;
 use std::path::PathBuf;
 

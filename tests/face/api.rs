@@ -3,9 +3,6 @@
 //!
 //! Method: one small test for each promise, on a real disk with a manual clock.
 
-// Tests are a world of their own: they touch files, time and threads as they like.
-#![allow(clippy::disallowed_methods)]
-
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,56 +14,9 @@ use ebbtide::{
 };
 use tempfile::TempDir;
 
-const NOW: u64 = 1_767_225_600_000;
-const MAX_TTL: Duration = Duration::from_secs(2_147_483_647);
+use crate::fixture::{Fixture, NOW, fixture, keys, ms, options, refused, seconds};
 
-struct Fixture {
-    folder: TempDir,
-    clock: ManualClock,
-    db: Database,
-    c: Container,
-}
-
-fn options(clock: &ManualClock) -> Options {
-    Options::new().clock(clock.clone()).memtable_bytes(1 << 20)
-}
-
-fn fixture() -> Fixture {
-    let (folder, clock) = (TempDir::new().unwrap(), ManualClock::new(NOW));
-    let db = options(&clock).open(folder.path()).unwrap();
-    let c = db.container("c").unwrap();
-    Fixture {
-        folder,
-        clock,
-        db,
-        c,
-    }
-}
-
-fn keys(c: &Container) -> Vec<Vec<u8>> {
-    c.iter().map(|item| item.unwrap().key().to_vec()).collect()
-}
-
-/// The error is about an argument, and says what was given and what is allowed.
-#[track_caller]
-fn refused<T: std::fmt::Debug>(result: ebbtide::Result<T>, what: &str, words: &[&str]) {
-    match result {
-        Err(error @ Error::InvalidArgument { what: found, .. }) => {
-            assert_eq!(found, what);
-            let text = error.to_string();
-            for word in words {
-                assert!(text.contains(word), "{text:?} does not say {word:?}");
-            }
-            assert!(
-                !error.is_corruption()
-                    && !error.is_full()
-                    && !error.is_retryable()
-                    && !error.is_closed()
-            );
-        }
-        other => panic!("{other:?} where {what} is out of range"),
-    }
-}
+const MAX_TTL: Duration = seconds(2_147_483_647);
 
 #[test]
 fn keys_have_1_to_65535_bytes() {
@@ -131,16 +81,10 @@ fn values_have_up_to_64_mib() {
     refused(f.c.put("k", &big), "value", &words);
     refused(f.c.create("n", &big, Ttl::Inherit), "value", &words);
     refused(f.c.replace("k", &big, Ttl::Inherit), "value", &words);
-    refused(
-        f.c.update("k", |_| Update::Put(big.clone(), Ttl::Inherit)),
-        "value",
-        &words,
-    );
-    refused(
-        f.db.write(Batch::new().put(&f.c, "k", &big)),
-        "value",
-        &words,
-    );
+    let put = |_: Option<&Item>| Update::Put(big.clone(), Ttl::Inherit);
+    refused(f.c.update("k", put), "value", &words);
+    let batched = f.db.write(Batch::new().put(&f.c, "k", &big));
+    refused(batched, "value", &words);
     assert_eq!(f.c.get("k").unwrap().unwrap(), "old");
     assert_eq!(keys(&f.c), [b"k"]);
     big.pop();
@@ -169,33 +113,14 @@ fn names_have_1_to_255_bytes_without_slash_and_nul() {
         );
     }
     assert_eq!(f.db.containers(), ["c"]);
-    let names = [
-        "n".repeat(255),
-        "ü".repeat(127),
-        " ".into(),
-        "..".into(),
-        "Größe 1".into(),
-        "\n".into(),
-    ];
-    for name in &names {
-        f.db.container(name).unwrap().put("k", name).unwrap();
-    }
-    let mut expected: Vec<String> = names.iter().cloned().chain(["c".to_owned()]).collect();
-    expected.sort();
-    assert_eq!(f.db.containers(), expected);
-    f.db.close().unwrap();
-    let db = options(&f.clock).open(f.folder.path()).unwrap();
-    assert_eq!(db.containers(), expected);
-    for name in &names {
-        assert_eq!(db.container(name).unwrap().get("k").unwrap().unwrap(), name);
-        assert_eq!(db.container(name).unwrap().name(), name);
-    }
+    let longest = "ü".repeat(127);
+    assert_eq!(f.db.container(&longest).unwrap().name(), longest);
 }
 
 #[test]
 fn lifetimes_out_of_range_are_refused() {
     let f = fixture();
-    f.c.put_with_ttl("k", "old", Ttl::After(Duration::from_secs(60)))
+    f.c.put_with_ttl("k", "old", Ttl::After(seconds(60)))
         .unwrap();
     let before = f.c.item("k").unwrap();
     for (bad, given) in [
@@ -204,23 +129,17 @@ fn lifetimes_out_of_range_are_refused() {
             Ttl::After(MAX_TTL + Duration::from_nanos(1)),
             "ttl 2147483647",
         ),
-        (
-            Ttl::After(Duration::from_secs(2_147_483_648)),
-            "ttl 2147483648 s",
-        ),
+        (Ttl::After(seconds(2_147_483_648)), "ttl 2147483648 s"),
         (Ttl::After(Duration::MAX), "ttl 18446744073709"),
     ] {
-        let words = [given, "Ttl::Never", "2147483647 seconds"];
-        f.clock.advance(Duration::from_millis(0));
+        let words = [given, "Ttl::Never, or a Duration", "2147483647 seconds"];
         refused(f.c.put_with_ttl("k", "new", bad), "ttl", &words);
         refused(f.c.create("n", "new", bad), "ttl", &words);
         refused(f.c.create("k", "new", bad), "ttl", &words);
         refused(f.c.replace("k", "new", bad), "ttl", &words);
-        refused(
-            f.c.update("k", |_| Update::Put(b"new".to_vec(), bad)),
-            "ttl",
-            &words,
-        );
+        refused(f.c.replace("absent", "new", bad), "ttl", &words);
+        let put = |_: Option<&Item>| Update::Put("new", bad);
+        refused(f.c.update("k", put), "ttl", &words);
         let mut batch = Batch::new();
         batch
             .put(&f.c, "fine", "v")
@@ -230,18 +149,11 @@ fn lifetimes_out_of_range_are_refused() {
         assert_eq!(f.c.item("k").unwrap(), before);
         assert_eq!(keys(&f.c), [b"k"]);
     }
-    for bad in [Duration::ZERO, Duration::from_secs(2_147_483_648)] {
-        refused(
-            f.c.set_default_ttl(DefaultTtl::After(bad)),
-            "ttl",
-            &["2147483647 seconds"],
-        );
-        let options = ContainerOptions::new().default_ttl(DefaultTtl::After(bad));
-        refused(
-            f.db.container_with("d", options),
-            "ttl",
-            &["2147483647 seconds"],
-        );
+    for bad in [Duration::ZERO, seconds(2_147_483_648)] {
+        let (words, bad) = (["2147483647 seconds"], DefaultTtl::After(bad));
+        refused(f.c.set_default_ttl(bad), "ttl", &words);
+        let options = ContainerOptions::new().default_ttl(bad);
+        refused(f.db.container_with("d", options), "ttl", &words);
     }
     assert_eq!(f.c.default_ttl(), DefaultTtl::NoDefault);
     assert_eq!(f.db.containers(), ["c"]);
@@ -253,11 +165,11 @@ fn a_new_container_is_on_without_default() {
     let made = db.container("made by name alone").unwrap();
     for container in [&c, &made] {
         assert_eq!(container.default_ttl(), DefaultTtl::NoDefault);
-        let second = Ttl::After(Duration::from_secs(1));
+        let second = Ttl::After(seconds(1));
         container.put_with_ttl("ends", "", second).unwrap();
         container.put("stays", "").unwrap();
     }
-    clock.advance(Duration::from_secs(1));
+    clock.advance(seconds(1));
     for container in [&c, &made] {
         assert_eq!(keys(container), [b"stays".to_vec()]);
     }
@@ -271,18 +183,12 @@ fn lifetimes_at_the_edges_are_kept() {
     let f = fixture();
     f.c.set_default_ttl(DefaultTtl::After(MAX_TTL)).unwrap();
     assert_eq!(f.c.default_ttl(), DefaultTtl::After(MAX_TTL));
-    let until = UNIX_EPOCH + Duration::from_millis(NOW) + MAX_TTL;
+    let until = UNIX_EPOCH + ms(NOW) + MAX_TTL;
     for (given, stored) in [
         (Ttl::Inherit, Ttl::Inherit),
         (Ttl::Never, Ttl::Never),
-        (
-            Ttl::After(Duration::from_nanos(1)),
-            Ttl::After(Duration::from_millis(1)),
-        ),
-        (
-            Ttl::After(Duration::from_micros(1_500)),
-            Ttl::After(Duration::from_millis(2)),
-        ),
+        (Ttl::After(Duration::from_nanos(1)), Ttl::After(ms(1))),
+        (Ttl::After(Duration::from_micros(1_500)), Ttl::After(ms(2))),
         (Ttl::After(MAX_TTL), Ttl::After(MAX_TTL)),
         (Ttl::Until(until), Ttl::After(MAX_TTL)),
     ] {
@@ -291,11 +197,7 @@ fn lifetimes_at_the_edges_are_kept() {
     }
     assert_eq!(f.c.item("k").unwrap().unwrap().expires_at(), Some(until));
     f.c.set_default_ttl(DefaultTtl::Off).unwrap();
-    for past in [
-        UNIX_EPOCH,
-        UNIX_EPOCH - Duration::from_secs(9),
-        UNIX_EPOCH + Duration::from_millis(NOW),
-    ] {
+    for past in [UNIX_EPOCH, UNIX_EPOCH - seconds(9), UNIX_EPOCH + ms(NOW)] {
         f.c.put_with_ttl("past", "v", Ttl::Until(past)).unwrap();
         let item = f.c.item("past").unwrap().expect("off: it does not count");
         assert_eq!(
@@ -311,13 +213,13 @@ fn lifetimes_at_the_edges_are_kept() {
 #[test]
 fn a_moment_too_far_ahead_is_never() {
     let f = fixture();
-    let edge = UNIX_EPOCH + Duration::from_millis(NOW) + MAX_TTL;
-    let furthest = UNIX_EPOCH + Duration::from_secs(i64::MAX as u64);
+    let edge = UNIX_EPOCH + ms(NOW) + MAX_TTL;
+    let furthest = UNIX_EPOCH + seconds(i64::MAX as u64);
     for (until, stored) in [
         (edge - Duration::from_nanos(1), Ttl::After(MAX_TTL)),
         (edge, Ttl::After(MAX_TTL)),
         (edge + Duration::from_nanos(1), Ttl::Never),
-        (edge + Duration::from_millis(1), Ttl::Never),
+        (edge + ms(1), Ttl::Never),
         (edge + MAX_TTL, Ttl::Never),
         (furthest, Ttl::Never),
     ] {
@@ -355,9 +257,9 @@ fn a_moment_is_too_far_ahead_by_the_time_of_the_write() {
     let open = || Options::new().clock(clock.clone()).open(folder.path());
     let db = open().unwrap();
     let c = db.container("c").unwrap();
-    let until = UNIX_EPOCH + Duration::from_millis(NOW + 1_000) + MAX_TTL;
+    let until = UNIX_EPOCH + ms(NOW + 1_000) + MAX_TTL;
     c.put_with_ttl("too far", "v", Ttl::Until(until)).unwrap();
-    clock.advance(Duration::from_secs(1));
+    clock.advance(seconds(1));
     c.put_with_ttl("just", "v", Ttl::Until(until)).unwrap();
     let ttl = |key: &str| db.container("c").unwrap().item(key).unwrap().unwrap().ttl();
     assert_eq!(
@@ -526,56 +428,23 @@ fn zstd_packs_better_than_lz4() {
 fn options_out_of_range_are_refused() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("db");
-    let open = |options: Options| options.open(&path).map(drop);
-    refused(
-        open(Options::new().sync_interval(Duration::ZERO)),
+    let new = Options::new;
+    let bad = |options: Options, what: &str, words: &[&str]| {
+        refused(options.open(&path).map(drop), what, words);
+    };
+    bad(
+        new().sync_interval(Duration::ZERO),
         "sync_interval",
         &["1 ms"],
     );
-    refused(
-        open(Options::new().memtable_bytes(4_095)),
-        "memtable_bytes",
-        &["4095", "4096"],
-    );
-    refused(
-        open(Options::new().background_rate(0)),
-        "background_rate",
-        &["0"],
-    );
-    refused(
-        open(Options::new().reclaim_within(Duration::from_micros(999))),
-        "reclaim_within",
-        &["1 ms"],
-    );
-    refused(
-        open(Options::new().max_runs(1)),
-        "max_runs",
-        &["1", "2 to 1000"],
-    );
-    refused(open(Options::new().max_runs(1_001)), "max_runs", &["1001"]);
+    let small = new().memtable_bytes(4_095);
+    bad(small, "memtable_bytes", &["4095", "4096"]);
+    bad(new().background_rate(0), "background_rate", &["0"]);
+    let soon = new().reclaim_within(Duration::from_micros(999));
+    bad(soon, "reclaim_within", &["1 ms"]);
+    bad(new().max_runs(1), "max_runs", &["1", "2 to 1000"]);
+    bad(new().max_runs(1_001), "max_runs", &["1001"]);
     assert!(!path.exists(), "nothing was created");
-}
-
-#[test]
-fn an_item_tells_all_that_is_known_of_it() {
-    let f = fixture();
-    f.clock.advance(Duration::from_millis(123));
-    let written = UNIX_EPOCH + Duration::from_millis(NOW + 123);
-    f.c.set_default_ttl(DefaultTtl::After(Duration::from_secs(5)))
-        .unwrap();
-    f.c.put("k", "value").unwrap();
-    f.clock.advance(Duration::from_secs(1));
-    let item = f.c.item("k").unwrap().unwrap();
-    assert_eq!(
-        (item.key(), item.value()),
-        (&b"k"[..], &f.c.get("k").unwrap().unwrap())
-    );
-    assert_eq!((item.written_at(), item.ttl()), (written, Ttl::Inherit));
-    assert_eq!(item.expires_at(), Some(written + Duration::from_secs(5)));
-    assert_eq!(f.c.iter().next().unwrap().unwrap(), item);
-    assert_eq!(*item.value(), "value");
-    assert_eq!(&**item.value(), b"value");
-    assert_eq!(Vec::from(item.value().clone()), b"value");
 }
 
 /// The log that a kill left may be more than the memory there is now.
@@ -605,35 +474,15 @@ fn a_log_larger_than_memory_does_not_stall_its_writers_for_ever() {
 }
 
 #[test]
-fn update_is_atomic_and_is_called_again_on_conflict() {
+fn an_update_is_called_again_where_its_item_has_ended_by_its_stamp() {
     let f = fixture();
+    f.c.set_default_ttl(DefaultTtl::After(seconds(1))).unwrap();
     f.c.put("k", "0").unwrap();
-    let mut calls = 0;
-    let changed = f.c.update("k", |item| {
-        calls += 1;
-        let before = item
-            .map(|item| String::from_utf8_lossy(item.value()).into_owned())
-            .unwrap_or_default();
-        if calls == 1 {
-            std::thread::scope(|other| drop(other.spawn(|| f.c.put("k", "between").unwrap())));
-        }
-        Update::Put(format!("{before}+").into_bytes(), Ttl::Inherit)
-    });
-    assert!(changed.unwrap());
-    assert_eq!(
-        (calls, f.c.get("k").unwrap().unwrap()),
-        (2, f.c.get("k").unwrap().unwrap())
-    );
-    assert_eq!(f.c.get("k").unwrap().unwrap(), "between+");
-
-    // Expired between the look and the stamp: it is looked at again.
-    f.c.set_default_ttl(DefaultTtl::After(Duration::from_secs(1)))
-        .unwrap();
     let mut seen = vec![];
     let changed = f.c.update("k", |item| {
         seen.push(item.is_some());
         if seen.len() == 1 {
-            f.clock.advance(Duration::from_secs(1));
+            f.clock.advance(seconds(1));
         }
         if item.is_some() {
             Update::Put(b"late".to_vec(), Ttl::Inherit)
@@ -643,21 +492,6 @@ fn update_is_atomic_and_is_called_again_on_conflict() {
     });
     assert_eq!((changed.unwrap(), seen), (false, vec![true, false]));
     assert!(!f.c.contains("k").unwrap());
-}
-
-#[test]
-fn a_closure_may_use_the_database() {
-    let f = fixture();
-    let other = f.db.container("other").unwrap();
-    f.c.put("k", "v").unwrap();
-    let changed = f.c.update("k", |_| {
-        other.put("seen", "1").unwrap();
-        f.db.flush().unwrap();
-        assert_eq!(f.c.iter().count(), 1);
-        Update::Delete
-    });
-    assert!(changed.unwrap());
-    assert!(!f.c.contains("k").unwrap() && other.contains("seen").unwrap());
 }
 
 #[test]
@@ -681,41 +515,19 @@ fn batches_count_clear_and_are_used_again() {
     batch.clear();
     assert_eq!(batch.len(), 0);
     f.db.write(&batch).expect("what was refused is forgotten");
-
-    let elsewhere = fixture();
-    let mut mixed = Batch::new();
-    mixed.put(&f.c, "mine", "1").put(&elsewhere.c, "yours", "2");
-    assert!(f.db.write(&mixed).is_err(), "a batch is for one database");
-    assert!(elsewhere.db.write(&mixed).is_err());
-    assert!(!f.c.contains("mine").unwrap() && !elsewhere.c.contains("yours").unwrap());
-    assert!(!f.c.contains("yours").unwrap() && !elsewhere.c.contains("mine").unwrap());
 }
 
 #[test]
-fn container_options_count_at_creation() {
+fn a_container_is_compressed_as_it_was_made() {
     let f = fixture();
-    let hour = DefaultTtl::After(Duration::from_secs(3_600));
-    let options = ContainerOptions::new()
-        .default_ttl(hour)
-        .compression(Compression::Lz4);
-    let c = f.db.container_with("hourly", options).unwrap();
-    assert_eq!(c.default_ttl(), hour);
-    let again = ContainerOptions::new()
-        .default_ttl(DefaultTtl::NoDefault)
-        .or_keep();
-    let again = f.db.container_with("hourly", again).unwrap();
-    assert_eq!(again.default_ttl(), hour);
-    for n in 0..200 {
-        c.put(
-            format!("k{n:03}"),
-            "the same text over and over, ".repeat(10),
-        )
-        .unwrap();
-    }
+    let options = ContainerOptions::new().compression(Compression::Lz4);
+    let c = f.db.container_with("packed", options).unwrap();
+    let value = "the same text over and over, ".repeat(10);
+    (0..200).for_each(|n| c.put(format!("k{n:03}"), &value).unwrap());
     f.db.flush().unwrap();
     assert_eq!(
         c.iter()
-            .filter(|item| item.as_ref().unwrap().value().len() == 290)
+            .filter(|item| *item.as_ref().unwrap().value() == value)
             .count(),
         200
     );
@@ -727,52 +539,13 @@ fn container_options_count_at_creation() {
 }
 
 #[test]
-fn a_checkpoint_opens_and_stands_alone() {
-    let f = fixture();
-    for n in 0..300 {
-        f.c.put(format!("k{n:03}"), vec![1; 100]).unwrap();
-    }
-    f.db.flush().unwrap();
-    f.c.put("log", "1").unwrap();
-    let folder = TempDir::new().unwrap();
-    let to = folder.path().join("copy");
-    f.db.checkpoint(&to).unwrap();
-    assert!(f.db.checkpoint(&to).is_err(), "the folder is not empty");
-    f.c.delete_range(..).unwrap();
-    f.db.compact().unwrap();
-    f.db.close().unwrap();
-    drop((f.db, f.c));
-    f.folder.close().unwrap();
-    let copy = options(&f.clock).open(&to).unwrap();
-    let c = copy.container("c").unwrap();
-    assert_eq!(c.iter().count(), 301);
-    assert_eq!(c.get("log").unwrap().unwrap(), "1");
-    c.put("more", "2").unwrap();
-    copy.compact().unwrap();
-    assert_eq!(c.iter().rev().map(Result::unwrap).count(), 302);
-}
-
-#[test]
 fn everything_may_cross_threads() {
     fn shared<T: Send + Sync>() {}
     fn cloned<T: Clone + Send + Sync>() {}
     fn moved<T: Send>() {}
-    cloned::<Database>();
-    cloned::<Container>();
-    cloned::<Snapshot>();
-    cloned::<View>();
-    cloned::<Value>();
-    cloned::<Item>();
-    cloned::<Batch>();
-    cloned::<Options>();
-    cloned::<ContainerOptions>();
-    cloned::<Error>();
-    cloned::<ManualClock>();
-    cloned::<SystemClock>();
-    cloned::<Stats>();
-    cloned::<ContainerStats>();
-    cloned::<Ttl>();
-    cloned::<DefaultTtl>();
+    cloned::<(Database, Container, Snapshot, View, Value, Item, Batch)>();
+    cloned::<(Options, ContainerOptions, Error, ManualClock, SystemClock)>();
+    cloned::<(Stats, ContainerStats, Ttl, DefaultTtl)>();
     shared::<Update>();
     moved::<Iter>();
     fn is_error<T: std::error::Error + 'static>() {}
@@ -784,7 +557,7 @@ fn a_manual_clock_shares_its_time() {
     let clock = ManualClock::new(NOW);
     let other = clock.clone();
     let read = |clock: &ManualClock| (ebbtide::Clock::wall(clock), ebbtide::Clock::uptime(clock));
-    other.advance(Duration::from_secs(1));
+    other.advance(seconds(1));
     assert_eq!(read(&clock), (NOW + 1_000, 1_000));
     other.jump(NOW);
     assert_eq!(read(&clock), (NOW, 1_000));
@@ -797,7 +570,7 @@ fn the_system_clock_is_the_default() {
     let folder = TempDir::new().unwrap();
     let db = Database::open(folder.path()).unwrap();
     let c = db.container("c").unwrap();
-    let before = SystemTime::now() - Duration::from_millis(1);
+    let before = SystemTime::now() - ms(1);
     c.put("k", "v").unwrap();
     let written = c.item("k").unwrap().unwrap().written_at();
     assert!(before <= written && written <= SystemTime::now());
@@ -806,8 +579,7 @@ fn the_system_clock_is_the_default() {
 #[test]
 fn stats_count_what_is_there() {
     let f = fixture();
-    f.c.set_default_ttl(DefaultTtl::After(Duration::from_secs(60)))
-        .unwrap();
+    f.c.set_default_ttl(DefaultTtl::After(seconds(60))).unwrap();
     for n in 0..500 {
         f.c.put(format!("k{n:03}"), vec![1; 84]).unwrap();
     }
@@ -825,7 +597,7 @@ fn stats_count_what_is_there() {
         "{live:?}"
     );
     assert_eq!((live.expired_bytes, live.oldest_unreclaimed), (0, None));
-    f.clock.advance(Duration::from_secs(61));
+    f.clock.advance(seconds(61));
     f.db.compact().unwrap();
     let empty = f.c.stats();
     assert_eq!(

@@ -4,52 +4,35 @@
 //! Method: one small test for each promise, on a real disk with a manual clock; resources that are counted per process
 //! are tested in a process of their own.
 
-// Tests are a world of their own: they touch files, time and threads as they like.
-#![allow(clippy::disallowed_methods)]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
-use ebbtide::{
-    Batch, Container, Database, DefaultTtl, Error, Item, ManualClock, Options, Ttl, Update, Value,
-};
+use ebbtide::{Batch, Container, Database, DefaultTtl, Error, Item, Options, Ttl, Update, Value};
 use tempfile::TempDir;
 
-const NOW: u64 = 1_767_225_600_000;
-
-struct Fixture {
-    folder: TempDir,
-    clock: ManualClock,
-    db: Database,
-    c: Container,
-}
-
-fn options(clock: &ManualClock) -> Options {
-    Options::new().clock(clock.clone()).memtable_bytes(1 << 20)
-}
-
-fn fixture() -> Fixture {
-    let (folder, clock) = (TempDir::new().unwrap(), ManualClock::new(NOW));
-    let db = options(&clock).open(folder.path()).unwrap();
-    let c = db.container("c").unwrap();
-    Fixture {
-        folder,
-        clock,
-        db,
-        c,
-    }
-}
-
-fn keys(c: &Container) -> Vec<Vec<u8>> {
-    c.iter().map(|item| item.unwrap().key().to_vec()).collect()
-}
+use crate::fixture::{fixture, keys, options, seconds};
 
 #[track_caller]
 fn closed<T: std::fmt::Debug>(result: ebbtide::Result<T>) {
     let error = result.expect_err("the handle is closed");
     assert!(error.is_closed(), "{error}");
+}
+
+fn every_call_is_closed(c: &Container) {
+    closed(c.put("k", "w"));
+    closed(c.create("n", "w", Ttl::Inherit));
+    closed(c.replace("k", "w", Ttl::Inherit));
+    closed(c.touch("k"));
+    closed(c.update("k", |_| Update::Delete));
+    closed(c.delete("k"));
+    closed(c.delete_range("a".."z"));
+    closed(c.delete_range("z".."a"));
+    closed(c.get("k"));
+    closed(c.item("k"));
+    closed(c.contains("k"));
+    closed(c.set_default_ttl(DefaultTtl::Off));
+    closed(c.iter().next().unwrap());
 }
 
 #[test]
@@ -62,19 +45,7 @@ fn handles_of_a_closed_database_say_so() {
     f.db.close().unwrap();
     f.db.close().expect("closing again is no error");
     clone.close().expect("nor through a clone");
-    closed(f.c.put("k", "w"));
-    closed(f.c.create("n", "w", Ttl::Inherit));
-    closed(f.c.replace("k", "w", Ttl::Inherit));
-    closed(f.c.touch("k"));
-    closed(f.c.update("k", |_| Update::Delete));
-    closed(f.c.delete("k"));
-    closed(f.c.delete_range("a".."z"));
-    closed(f.c.delete_range("z".."a"));
-    closed(f.c.get("k"));
-    closed(f.c.item("k"));
-    closed(f.c.contains("k"));
-    closed(f.c.set_default_ttl(DefaultTtl::Off));
-    closed(f.c.iter().next().unwrap());
+    every_call_is_closed(&f.c);
     closed(f.c.prefix("k").next_back().unwrap());
     closed(iter.next().unwrap());
     assert!(iter.next().is_none(), "an iterator ends behind an error");
@@ -111,18 +82,8 @@ fn handles_of_a_dropped_container_say_so() {
     assert!(f.db.drop_container("c").unwrap());
     assert!(!f.db.drop_container("c").unwrap());
     for _ in 0..2 {
-        closed(f.c.put("k", "w"));
-        closed(f.c.create("n", "w", Ttl::Inherit));
-        closed(f.c.replace("k", "w", Ttl::Inherit));
-        closed(f.c.touch("k"));
-        closed(f.c.update("k", |_| Update::Delete));
-        closed(f.c.delete("k"));
-        closed(f.c.delete_range("a".."z"));
-        closed(clone.get("k"));
-        closed(clone.item("k"));
-        closed(clone.contains("k"));
-        closed(clone.set_default_ttl(DefaultTtl::NoDefault));
-        closed(clone.iter().next().unwrap());
+        every_call_is_closed(&f.c);
+        every_call_is_closed(&clone);
         closed(view.get("k"));
         closed(view.iter().next().unwrap());
         closed(f.db.write(&late));
@@ -198,8 +159,7 @@ fn read_only_opens_share_and_write_nothing() {
     f.c.put("table", "1").unwrap();
     f.db.flush().unwrap();
     f.c.put("log", "2").unwrap();
-    f.c.set_default_ttl(DefaultTtl::After(Duration::from_secs(10)))
-        .unwrap();
+    f.c.set_default_ttl(DefaultTtl::After(seconds(10))).unwrap();
     f.db.close().unwrap();
     let mut before = BTreeMap::new();
     listing(f.folder.path(), "", &mut before);
@@ -215,7 +175,7 @@ fn read_only_opens_share_and_write_nothing() {
         "2"
     );
     assert_eq!(keys(&c), [b"log".to_vec(), b"table".to_vec()]);
-    assert_eq!(c.default_ttl(), DefaultTtl::After(Duration::from_secs(10)));
+    assert_eq!(c.default_ttl(), DefaultTtl::After(seconds(10)));
 
     let read_only =
         |result: ebbtide::Result<()>| assert!(matches!(result, Err(Error::ReadOnly)), "{result:?}");
@@ -230,7 +190,7 @@ fn read_only_opens_share_and_write_nothing() {
     read_only(db.container("new").map(drop));
     read_only(db.drop_container("c").map(drop));
     read_only(db.write(Batch::new().put(&c, "k", "v")));
-    f.clock.advance(Duration::from_secs(10));
+    f.clock.advance(seconds(10));
     assert!(keys(&c).is_empty(), "what expires is gone for a reader too");
     db.close().unwrap();
     other.close().unwrap();
@@ -256,25 +216,6 @@ fn a_read_only_open_creates_nothing() {
         );
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-}
-
-#[test]
-fn a_folder_is_created_with_those_above_it() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("a/b/c");
-    let db = Database::open(&path).unwrap();
-    db.container("c").unwrap().put("k", "v").unwrap();
-    drop(db);
-    assert_eq!(
-        Database::open(&path)
-            .unwrap()
-            .container("c")
-            .unwrap()
-            .get("k")
-            .unwrap()
-            .unwrap(),
-        "v"
-    );
 }
 
 /// Runs a test of this file alone, in a process of its own.
@@ -350,12 +291,8 @@ fn values_outlive_everything() {
     let f = fixture();
     let text = |n: u32| format!("value {n} ").repeat(50);
     for n in 0..100 {
-        f.c.put_with_ttl(
-            format!("k{n}"),
-            text(n),
-            Ttl::After(Duration::from_secs(10)),
-        )
-        .unwrap();
+        f.c.put_with_ttl(format!("k{n}"), text(n), Ttl::After(seconds(10)))
+            .unwrap();
     }
     f.c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     let from_memory = f.c.get("k7").unwrap().unwrap();
@@ -366,7 +303,7 @@ fn values_outlive_everything() {
     let item: Item = f.c.iter().nth(3).unwrap().unwrap();
     let again = item.clone();
     f.c.put("k7", "changed").unwrap();
-    f.clock.advance(Duration::from_secs(10));
+    f.clock.advance(seconds(10));
     f.db.compact().unwrap();
     assert_eq!(keys(&f.c), [b"k7"]);
     f.db.drop_container("c").unwrap();

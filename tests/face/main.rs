@@ -5,6 +5,7 @@ mod api;
 mod api_md;
 mod derive;
 mod face;
+mod fixture;
 mod handles;
 mod retention;
 mod smoke;

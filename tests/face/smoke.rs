@@ -31,9 +31,8 @@ fn items_live_and_die_through_flush_and_reopen() {
     db.flush().unwrap();
     assert_eq!(c.get(7u32.to_be_bytes()).unwrap().unwrap(), "value 7");
     assert_eq!(c.iter().count(), 1_002);
-    let mut batch = Batch::new();
-    batch.put(&c, "a", "1").delete(&c, "new");
-    db.write(&batch).unwrap();
+    db.write(Batch::new().put(&c, "a", "1").delete(&c, "new"))
+        .unwrap();
     drop((c, db));
     let db = options.open(folder.path()).unwrap();
     let c = db.container("c").unwrap();

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use ebbtide::{Durability, Error, ManualClock, Options, Reads};
+use ebbtide::{Durability, ManualClock, Options, Reads};
+
+use crate::fixture::refused;
 
 fn clock() -> ManualClock {
     ManualClock::new(1_800_000_000_000)
@@ -61,29 +63,12 @@ fn each_is_another_one_without_a_folder() {
 fn what_needs_a_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let db = Options::temporary().unwrap();
-    let refused = db.checkpoint(folder.path().join("copy")).unwrap_err();
-    assert!(matches!(
-        refused,
-        Error::InvalidArgument {
-            what: "checkpoint",
-            ..
-        }
-    ));
+    refused(db.checkpoint(folder.path().join("copy")), "checkpoint", &[]);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    let refused = Options::new().read_only(true).open_temporary().unwrap_err();
-    assert!(matches!(
-        refused,
-        Error::InvalidArgument {
-            what: "read_only",
-            ..
-        }
-    ));
-    let refused = Options::new().max_runs(1).open_temporary().unwrap_err();
-    assert!(matches!(
-        refused,
-        Error::InvalidArgument {
-            what: "max_runs",
-            ..
-        }
-    ));
+    refused(
+        Options::new().read_only(true).open_temporary(),
+        "read_only",
+        &[],
+    );
+    refused(Options::new().max_runs(1).open_temporary(), "max_runs", &[]);
 }

@@ -11,6 +11,8 @@ use ebbtide::{
     OnMiss, Options, Outcome, Ttl,
 };
 
+use crate::fixture::refused;
+
 fn open() -> (tempfile::TempDir, Database, Container) {
     let folder = tempfile::tempdir().unwrap();
     let clock = ManualClock::new(1_800_000_000_000);
@@ -142,11 +144,8 @@ fn a_batch_is_made_of_puts() {
         shown(&c),
         ["a=1 inherit", "b=3 never", "c=4 inherit", "d=\\x05 1m"]
     );
-    let refused: Batch = [(&c, "x", "1"), (&c, "", "2")].into_iter().collect();
-    assert!(matches!(
-        db.write(refused),
-        Err(Error::InvalidArgument { what: "key", .. })
-    ));
+    let wrong: Batch = [(&c, "x", "1"), (&c, "", "2")].into_iter().collect();
+    refused(db.write(wrong), "key", &[]);
     assert!(!c.contains("x").unwrap());
 }
 
@@ -201,23 +200,9 @@ fn a_batch_is_made_of_batches() {
 fn a_batch_is_of_one_database_and_refused_with_its_parts() {
     let ((_folder, db, c), (_other, _, elsewhere)) = (open(), open());
     let batch = |c: &Container, key: &str| -> Batch { [(c, key, "v")].into_iter().collect() };
-    let error = db.write(
-        [batch(&c, "k"), batch(&elsewhere, "k")]
-            .into_iter()
-            .collect::<Batch>(),
-    );
-    assert!(matches!(
-        error,
-        Err(Error::InvalidArgument { what: "batch", .. })
-    ));
-    let error = db.write(
-        [batch(&c, "k"), batch(&c, "")]
-            .into_iter()
-            .collect::<Batch>(),
-    );
-    assert!(matches!(
-        error,
-        Err(Error::InvalidArgument { what: "key", .. })
-    ));
+    for (other, what) in [(batch(&elsewhere, "k"), "batch"), (batch(&c, ""), "key")] {
+        let both: Batch = [batch(&c, "k"), other].into_iter().collect();
+        refused(db.write(both), what, &[]);
+    }
     assert!(c.is_empty().unwrap());
 }

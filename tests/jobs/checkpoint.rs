@@ -4,27 +4,21 @@
 //! Method: on a simulated disk, copying is delayed while other operations go on, foreign files are in its way, calls
 //! fail; links are tested on the real disk.
 
-// Tests are a world of their own: they touch files, time and threads as they like.
-#![allow(clippy::disallowed_methods)]
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use ebbtide::internals::{Fault, FaultPlan, Fs, Sim, Survivors};
 use ebbtide::{Batch, Container, Database, DefaultTtl, ManualClock, Options};
 use testkit::patience::wait_until;
-
-const START: u64 = 1_800_000_000_000;
+use testkit::stage::{NOW, default, fail_from_now, ms, on, seconds};
+use testkit::watched::Gate;
 
 fn options(sim: &Sim) -> Options {
-    Options::new()
+    on(sim, &ManualClock::new(NOW))
         .memtable_bytes(64 << 10)
         .max_runs(3)
-        .clock(ManualClock::new(START))
-        .fs(Arc::new(sim.clone()))
         .sizes(512, 16 << 10, 32 << 10)
 }
 
@@ -39,12 +33,7 @@ fn write(db: &Database, pair: &[Container; 2], n: u64) {
 
 /// Every link fails, as between two file systems.
 fn without_links(sim: &Sim) {
-    let plan = FaultPlan {
-        at: sim.operations(),
-        kind: Fault::Io,
-        lasting: true,
-    };
-    sim.fail_where(plan, |call| call.operation == "link");
+    fail_from_now(sim, Fault::Io, |call| call.operation == "link");
 }
 
 /// The numbers in a container, which are all from 0 to the last one.
@@ -77,39 +66,11 @@ fn names(sim: &Sim, dir: &str) -> BTreeSet<String> {
     sim.list(Path::new(dir)).unwrap().into_iter().collect()
 }
 
-/// A listener that holds a copy at its first table.
-struct Held {
-    is_there: Arc<AtomicBool>,
-    may_go: Arc<AtomicBool>,
-}
-
-impl Held {
-    fn at_its_first_table(sim: &Sim) -> Held {
-        let held = Held {
-            is_there: Arc::default(),
-            may_go: Arc::default(),
-        };
-        let (is_there, may_go) = (held.is_there.clone(), held.may_go.clone());
-        sim.watch(move |_, call| {
-            if call.operation == "write" && call.path.starts_with("/copy/tables") {
-                is_there.store(true, Ordering::Release);
-                while !may_go.load(Ordering::Acquire) {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-            }
-        });
-        held
-    }
-
-    fn wait(&self) {
-        wait_until("a table is copied", || {
-            self.is_there.load(Ordering::Acquire)
-        });
-    }
-
-    fn go_on(&self) {
-        self.may_go.store(true, Ordering::Release);
-    }
+/// A copy is held at its first table.
+fn held_at_its_first_table(sim: &Sim) -> Gate {
+    Gate::shut(sim, |call| {
+        call.operation == "write" && call.path.starts_with("/copy/tables")
+    })
 }
 
 /// So many segments of the log are there.
@@ -125,9 +86,9 @@ fn all_else_goes_on_while_a_checkpoint_copies() {
     let both = pair(&db);
     (0..1_000).for_each(|n| write(&db, &both, n));
     db.flush().unwrap();
-    let default = both[0].default_ttl();
+    let before = both[0].default_ttl();
     without_links(&sim);
-    let held = Held::at_its_first_table(&sim);
+    let held = held_at_its_first_table(&sim);
     let copying = std::thread::spawn({
         let db = db.clone();
         move || db.checkpoint("/copy")
@@ -141,7 +102,7 @@ fn all_else_goes_on_while_a_checkpoint_copies() {
                 assert!(both[0].contains(n.to_be_bytes()).unwrap());
             }
             db.flush().unwrap();
-            let changed = DefaultTtl::After(Duration::from_secs(1_000_000));
+            let changed = default(1_000_000_000);
             both[0].set_default_ttl(changed).unwrap();
             assert_eq!(numbers(&both[0]), 1_500);
             db.container("new").unwrap().put("k", "v").unwrap();
@@ -154,16 +115,16 @@ fn all_else_goes_on_while_a_checkpoint_copies() {
         }
     });
     let patience = std::time::Instant::now();
-    while !others.is_finished() && patience.elapsed() < Duration::from_secs(60) {
-        std::thread::sleep(Duration::from_millis(1));
+    while !others.is_finished() && patience.elapsed() < seconds(60) {
+        std::thread::sleep(ms(1));
     }
     let went_on = others.is_finished();
-    held.go_on();
+    held.open();
     copying.join().unwrap().unwrap();
     assert!(went_on, "all waits for the checkpoint");
     others.join().unwrap();
     let cut = sim.power_cut_with(Survivors::Nothing);
-    assert_eq!(opened(&cut, "/copy"), (1_000, default));
+    assert_eq!(opened(&cut, "/copy"), (1_000, before));
     // Files that were kept for it go.
     wait_until("its tables go", || names(&sim, "/db/tables").is_empty());
     wait_until("its segments go", || segments(&sim) <= 3);
@@ -179,7 +140,7 @@ fn a_log_that_a_copy_keeps_is_not_trimmed_over_and_over() {
     write(&db, &both, 0);
     db.flush().unwrap();
     without_links(&sim);
-    let held = Held::at_its_first_table(&sim);
+    let held = held_at_its_first_table(&sim);
     let copying = std::thread::spawn({
         let db = db.clone();
         move || db.checkpoint("/copy")
@@ -195,15 +156,10 @@ fn a_log_that_a_copy_keeps_is_not_trimmed_over_and_over() {
     assert!(settle() < 200, "there is always something to do");
     assert!(segments(&sim) > 10, "the copy keeps {}", segments(&sim));
     // The copy's end fails to remove them. The next step does it.
-    let plan = FaultPlan {
-        at: sim.operations(),
-        kind: Fault::Io,
-        lasting: true,
-    };
-    sim.fail_where(plan, |call| {
+    fail_from_now(&sim, Fault::Io, |call| {
         call.operation == "remove" && call.path.starts_with("/db/wal")
     });
-    held.go_on();
+    held.open();
     copying.join().unwrap().unwrap();
     assert!(segments(&sim) > 10, "{}", segments(&sim));
     sim.heal();
@@ -223,7 +179,7 @@ fn a_checkpoint_is_one_moment_of_a_history() {
         Arc::new(AtomicBool::new(false)),
         Arc::new(AtomicU64::new(0)),
     );
-    let default = |n: u64| DefaultTtl::After(Duration::from_secs(1_000_000 + n / CHANGES));
+    let default = |n: u64| DefaultTtl::After(seconds(1_000_000 + n / CHANGES));
     let writer = std::thread::spawn({
         let (db, both) = (db.clone(), both.clone());
         let (stop, written) = (stop.clone(), written.clone());
@@ -416,19 +372,13 @@ fn a_folder_that_can_only_be_read_is_copied() {
     db.flush().unwrap();
     (300..400).for_each(|n| write(&db, &two, n));
     // Settings that only the log has.
-    let mut batch = Batch::new();
-    batch.set_default_ttl(&two[0], DefaultTtl::Off);
-    db.write(batch).unwrap();
+    db.write(Batch::new().set_default_ttl(&two[0], DefaultTtl::Off))
+        .unwrap();
     write(&db, &two, 400);
     let killed = sim.kill();
     drop((two, db));
     for sim in [killed, sim] {
-        let plan = FaultPlan {
-            at: sim.operations(),
-            kind: Fault::ReadOnly,
-            lasting: true,
-        };
-        sim.fail_where(plan, |call| call.path.starts_with("/db"));
+        fail_from_now(&sim, Fault::ReadOnly, |call| call.path.starts_with("/db"));
         let refused = options(&sim).stepped().open("/db");
         assert!(refused.is_err(), "it can be written");
         let db = options(&sim).read_only(true).open("/db").unwrap();

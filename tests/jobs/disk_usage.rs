@@ -4,8 +4,6 @@
 //! Method: databases on the real file system, whose allocated blocks the test counts by itself, at every pause of a
 //! load; what a table is made of is compared with what was written.
 
-// Tests are a world of their own: they touch files, time and threads as they like.
-#![allow(clippy::disallowed_methods)]
 #![cfg(unix)]
 
 use std::ffi::OsStr;
@@ -16,24 +14,21 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use ebbtide::internals::Sim;
 use ebbtide::{
     Compression, ContainerOptions, Database, DiskHolder, DiskKind, DiskRow, DiskUsage, ManualClock,
     Options, Reads, Ttl,
 };
+use tempfile::TempDir;
 use testkit::patience::comes_true;
 use testkit::process;
 use testkit::random::Random;
+use testkit::stage::{NOW, after, at, ms, open, seconds};
 use testkit::watched::Watched;
 
-const NOW: u64 = 1_767_225_600_000;
 const CHILD: &str = "EBBTIDE_DISK_CHILD";
-
-fn at(millis: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(NOW + millis)
-}
 
 /// Allocated bytes of everything in a folder, itself included, as `du` counts them; what vanishes meanwhile counts as 0.
 fn du(path: &Path) -> u64 {
@@ -66,6 +61,13 @@ fn stepped(clock: &ManualClock) -> Options {
         .sizes(4 << 10, 256 << 10, 1 << 20)
 }
 
+/// Such a database in a folder of its own.
+fn on_disk(adapt: impl FnOnce(Options) -> Options) -> (TempDir, ManualClock, Database) {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new(NOW));
+    let db = adapt(stepped(&clock)).open(folder.path()).unwrap();
+    (folder, clock, db)
+}
+
 fn rows(usage: &DiskUsage, kind: DiskKind) -> Vec<&DiskRow> {
     usage.rows.iter().filter(|row| row.kind == kind).collect()
 }
@@ -92,12 +94,12 @@ fn rows_add_up_at_every_pause_of_a_load() {
                 0 => c.delete(key).unwrap(),
                 1 | 2 => c.put(key, value).unwrap(),
                 _ => {
-                    let ttl = Duration::from_secs(1 + random.below(3_000) as u64);
+                    let ttl = seconds(1 + random.below(3_000) as u64);
                     c.put_with_ttl(key, value, ttl).unwrap();
                 }
             }
         }
-        clock.advance(Duration::from_secs(random.below(120) as u64));
+        clock.advance(seconds(random.below(120) as u64));
         let key = format!("{:05}", random.below(3_000));
         match random.below(12) {
             0 => db.flush().unwrap(),
@@ -131,13 +133,13 @@ fn rows_add_up_beside_threads() {
     let folder = tempfile::tempdir().unwrap();
     let db = Options::new()
         .memtable_bytes(256 << 10)
-        .sync_interval(Duration::from_millis(10))
+        .sync_interval(ms(10))
         .open(folder.path())
         .unwrap();
     let c = db.container("c").unwrap();
     for round in 0..20 {
         for n in 0..2_000 {
-            c.put_with_ttl(format!("{n}"), vec![7; 200], Duration::from_millis(300))
+            c.put_with_ttl(format!("{n}"), vec![7; 200], ms(300))
                 .unwrap();
         }
         let rests = || {
@@ -155,16 +157,13 @@ fn rows_add_up_beside_threads() {
 fn tables_divide_as_what_they_hold() {
     const ITEMS: u64 = 40_000;
     const WEIGHT: u64 = 8 + 100 + 16;
-    let folder = tempfile::tempdir().unwrap();
-    let clock = ManualClock::new(NOW);
-    let options = stepped(&clock).memtable_bytes(64 << 20);
-    let db = options.open(folder.path()).unwrap();
+    let (folder, clock, db) = on_disk(|options| options.memtable_bytes(64 << 20));
     for name in ["one", "two"] {
         let c = db.container(name).unwrap();
         let key = |n: u64| format!("{:08}", n.wrapping_mul(2_654_435_761) % 100_000_000);
         for n in 0..ITEMS {
             let ttl = match n % 4 {
-                1 => Ttl::After(Duration::from_secs(60)),
+                1 => after(60_000),
                 _ => Ttl::Never,
             };
             c.put_with_ttl(key(n), [b'v'; 100], ttl).unwrap();
@@ -178,7 +177,7 @@ fn tables_divide_as_what_they_hold() {
         }
         db.flush().unwrap();
     }
-    clock.advance(Duration::from_secs(61));
+    clock.advance(seconds(61));
     let usage = exact(&db, folder.path(), "four classes");
     let tombstones = ITEMS / 4 * (8 + 16);
     let quarter = ITEMS / 4 * WEIGHT;
@@ -222,18 +221,16 @@ fn tables_divide_as_what_they_hold() {
 
 #[test]
 fn a_snapshot_is_named_for_what_it_keeps() {
-    let folder = tempfile::tempdir().unwrap();
-    let clock = ManualClock::new(NOW);
-    let db = stepped(&clock).open(folder.path()).unwrap();
+    let (folder, clock, db) = on_disk(|options| options);
     let c = db.container("c").unwrap();
     let fill = |byte: u8| {
         (0..1_000u32).for_each(|n| c.put(n.to_be_bytes(), vec![byte; 100]).unwrap());
         db.flush().unwrap();
     };
     fill(1);
-    clock.advance(Duration::from_secs(5));
+    clock.advance(seconds(5));
     let snapshot = db.snapshot();
-    clock.advance(Duration::from_secs(5));
+    clock.advance(seconds(5));
     fill(2);
     db.compact().unwrap();
     let usage = exact(&db, folder.path(), "beside a snapshot");
@@ -260,14 +257,12 @@ fn a_snapshot_is_named_for_what_it_keeps() {
 #[test]
 fn a_value_is_named_for_the_file_it_keeps() {
     for reads in [Reads::Map, Reads::Pread] {
-        let folder = tempfile::tempdir().unwrap();
-        let clock = ManualClock::new(NOW);
-        let db = stepped(&clock).reads(reads).open(folder.path()).unwrap();
+        let (folder, clock, db) = on_disk(|options| options.reads(reads));
         let c = db.container("c").unwrap();
         c.put("k", vec![1; 100_000]).unwrap();
         db.flush().unwrap();
         let value = c.get("k").unwrap().unwrap();
-        clock.advance(Duration::from_secs(5));
+        clock.advance(seconds(5));
         c.delete("k").unwrap();
         db.compact().unwrap();
         let usage = exact(&db, folder.path(), "a value is held");
@@ -305,8 +300,7 @@ fn a_value_is_named_for_the_file_it_keeps() {
 fn a_checkpoint_is_named_for_the_files_it_keeps() {
     let (fs, clock) = (Watched::new(Sim::new(1)), ManualClock::new(NOW));
     let options = stepped(&clock).fs(Arc::new(fs.clone()));
-    let db = options.open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = open(options);
     let fill = move |c: &ebbtide::Container| {
         (0..1_000u32).for_each(|n| c.put(n.to_be_bytes(), vec![1; 100]).unwrap());
     };
@@ -334,8 +328,7 @@ fn a_checkpoint_is_named_for_the_files_it_keeps() {
 fn a_running_job_has_a_row() {
     let (fs, clock) = (Watched::new(Sim::new(1)), ManualClock::new(NOW));
     let options = stepped(&clock).fs(Arc::new(fs.clone()));
-    let db = options.open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = open(options);
     (0..1_000u32).for_each(|n| c.put(n.to_be_bytes(), vec![1; 100]).unwrap());
     let seen = Arc::new(Mutex::new(None));
     let (during, told) = (db.clone(), seen.clone());
@@ -353,12 +346,7 @@ fn a_running_job_has_a_row() {
 
 #[test]
 fn the_log_is_what_is_needed_and_what_is_ahead() {
-    let folder = tempfile::tempdir().unwrap();
-    let clock = ManualClock::new(NOW);
-    let db = stepped(&clock)
-        .memtable_bytes(16 << 20)
-        .open(folder.path())
-        .unwrap();
+    let (folder, _clock, db) = on_disk(|options| options.memtable_bytes(16 << 20));
     let c = db.container("c").unwrap();
     let before = exact(&db, folder.path(), "empty");
     (0..4_000u32).for_each(|n| c.put(n.to_be_bytes(), vec![1; 1_000]).unwrap());
@@ -378,9 +366,7 @@ fn the_log_is_what_is_needed_and_what_is_ahead() {
 
 #[test]
 fn what_is_not_the_database_s_is_counted_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let clock = ManualClock::new(NOW);
-    let db = stepped(&clock).open(folder.path()).unwrap();
+    let (folder, _clock, db) = on_disk(|options| options);
     db.container("c").unwrap().put("k", "v").unwrap();
     db.flush().unwrap();
     let before = exact(&db, folder.path(), "alone");
@@ -419,7 +405,7 @@ fn child(path: &Path) -> ! {
             std::process::abort();
         });
         for n in 0..u32::MAX {
-            let (key, ttl) = ((n % 5_000).to_be_bytes(), Duration::from_secs(60));
+            let (key, ttl) = ((n % 5_000).to_be_bytes(), seconds(60));
             c.put_with_ttl(key, vec![1; 500], ttl).unwrap();
             ready.store(n > 20_000, Ordering::Relaxed);
         }
@@ -474,9 +460,7 @@ fn rows_add_up_after_a_kill_and_read_only() {
 /// A file that the writer has replaced keeps its blocks until the follower that reads it lets go of it.
 #[test]
 fn a_follower_is_named_for_what_it_keeps() {
-    let folder = tempfile::tempdir().unwrap();
-    let clock = ManualClock::new(NOW);
-    let db = stepped(&clock).open(folder.path()).unwrap();
+    let (folder, clock, db) = on_disk(|options| options);
     let c = db.container("c").unwrap();
     let fill = |byte: u8| {
         (0..1_000u32).for_each(|n| c.put(n.to_be_bytes(), vec![byte; 100]).unwrap());
@@ -503,7 +487,7 @@ fn a_follower_is_named_for_what_it_keeps() {
     fill(2);
     is_all(&kept("the follower has not caught up"), None);
     let snapshot = follower.snapshot();
-    clock.advance(Duration::from_secs(5));
+    clock.advance(seconds(5));
     follower.catch_up().unwrap();
     is_all(&kept("a snapshot of the follower is held"), Some(at(5_000)));
     assert!(follower.stats().pinned_bytes > 100_000);

@@ -6,12 +6,12 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use ebbtide::internals::Sim;
 use ebbtide::{
     Container, Database, DefaultTtl, Error, EventListener, FlushEvent, ManualClock, Options,
 };
+use testkit::stage::{rest, seconds};
 use testkit::watched::Watched;
 
 const MEMTABLE: usize = 1 << 20;
@@ -31,10 +31,6 @@ fn open_with(options: Options, clock: &ManualClock) -> (Database, Container) {
     let c = db.container("c").unwrap();
     c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     (db, c)
-}
-
-fn rest(db: &Database) {
-    while db.step().unwrap() {}
 }
 
 fn clock() -> ManualClock {
@@ -61,7 +57,7 @@ fn an_idle_database_gives_back_what_was_deleted() {
         c.delete(n.to_be_bytes()).unwrap();
     }
     rest(&db);
-    clock.advance(Duration::from_secs(1));
+    clock.advance(seconds(1));
     rest(&db);
     let after = c.stats().disk_bytes;
     assert!(after < before / 10, "{before} bytes became {after}");

@@ -5,20 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ebbtide::internals::{Call, Fault, FaultPlan, Sim, Survivors};
-use ebbtide::{Container, Database, Durability, ManualClock, Options};
+use ebbtide::internals::{Call, Fault, Sim, Survivors};
+use ebbtide::{Container, Database, Durability, ManualClock};
+use testkit::stage::{NOW, fail_from_now, in_steps};
 
-const START: u64 = 1_800_000_000_000;
 /// More than are flushed together.
 const MANY: u64 = 600;
 
 fn open(sim: &Sim, memtable_bytes: usize) -> Database {
-    Options::new()
+    in_steps(sim, &ManualClock::new(NOW))
         .durability(Durability::Sync)
         .memtable_bytes(memtable_bytes)
-        .clock(ManualClock::new(START))
-        .fs(Arc::new(sim.clone()))
-        .stepped()
         .open("/db")
         .unwrap()
 }
@@ -108,13 +105,8 @@ fn one_that_cannot_be_flushed_keeps_no_other_waiting() {
     let db = open(&sim, 64 << 20);
     let containers = write(&db, 5);
     let made = AtomicU64::new(0);
-    let plan = FaultPlan {
-        at: sim.operations(),
-        kind: Fault::Io,
-        lasting: true,
-    };
     // The third table, and each that is made for the one container that is left.
-    sim.fail_where(plan, move |call| {
+    fail_from_now(&sim, Fault::Io, move |call| {
         let makes = call.operation == "create" && call.path.starts_with("/db/tables");
         makes && ![0, 1, 3, 4].contains(&made.fetch_add(1, Ordering::Relaxed))
     });

@@ -9,19 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread::{current, scope, sleep};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use ebbtide::internals::Sim;
 use ebbtide::{Compression, Container, Database, DefaultTtl, ManualClock, Options, Ttl};
 
 use testkit::patience::wait_until;
+use testkit::stage::{NOW, after, at, default, ms, on, seconds};
 use testkit::watched::Watched;
-
-const NOW: u64 = 1_767_225_600_000;
-
-fn at(millis: u64) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
-}
 
 fn tables(folder: &Path) -> usize {
     std::fs::read_dir(folder.join("tables")).unwrap().count()
@@ -33,7 +28,7 @@ fn half_to_expire(db: &Database) -> Container {
     c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     for n in 0..2_000u32 {
         let life = if n % 2 == 0 { 10 } else { 86_400 };
-        let ttl = Ttl::After(Duration::from_secs(life));
+        let ttl = Ttl::After(seconds(life));
         c.put_with_ttl(n.to_be_bytes(), [b'x'; 500], ttl).unwrap();
     }
     db.flush().unwrap();
@@ -69,12 +64,12 @@ fn nothing_but_reclaiming_stands_still_at_the_lowest_rate() {
         .background_rate(1)
         .memtable_bytes(64 << 10)
         .max_runs(2)
-        .reclaim_within(Duration::from_secs(1))
+        .reclaim_within(seconds(1))
         .reclaim_strict(true)
         .open(folder.path())
         .unwrap();
     let c = half_to_expire(&db);
-    clock.advance(Duration::from_secs(60));
+    clock.advance(seconds(60));
     for n in 0..2_000u32 {
         assert_eq!(c.get(n.to_be_bytes()).unwrap().is_some(), n % 2 == 1);
     }
@@ -87,13 +82,9 @@ fn nothing_but_reclaiming_stands_still_at_the_lowest_rate() {
         );
     }
     let stats = c.stats();
-    assert_eq!(
-        stats.oldest_unreclaimed,
-        Some(at(NOW + 10_000)),
-        "{stats:?}"
-    );
+    assert_eq!(stats.oldest_unreclaimed, Some(at(10_000)), "{stats:?}");
     assert!(stats.expired_bytes > 0, "{stats:?}");
-    assert_eq!(stats.overdue, Duration::from_secs(60 - 10 - 1));
+    assert_eq!(stats.overdue, seconds(60 - 10 - 1));
     assert_eq!(db.stats().overdue, stats.overdue);
     db.set_background_rate(1 << 40);
     wait_until("what has expired is reclaimed", || {
@@ -125,11 +116,11 @@ fn a_higher_floor_counts_at_once() {
                 busy.put((n % 16).to_be_bytes(), vec![b'b'; 1 << 20])
                     .unwrap();
                 n += 1;
-                sleep(Duration::from_millis(20));
+                sleep(ms(20));
             }
         });
         let compaction = scope.spawn(|| db.compact().unwrap());
-        sleep(Duration::from_millis(300));
+        sleep(ms(300));
         db.set_background_floor(u64::MAX);
         wait_until("the compaction ends", || compaction.is_finished());
         is_done.store(true, Ordering::Relaxed);
@@ -147,7 +138,7 @@ fn a_database_with_a_starving_budget_closes() {
     two_runs(&db);
     scope(|scope| {
         let compaction = scope.spawn(|| db.compact());
-        sleep(Duration::from_millis(100));
+        sleep(ms(100));
         db.close().unwrap();
         let ended = compaction.join().unwrap();
         assert!(ended.is_err_and(|error| error.is_closed()));
@@ -162,19 +153,15 @@ fn a_database_with_a_starving_budget_closes() {
 #[test]
 fn what_is_due_does_not_wait_for_a_merge_thread_that_stands_still() {
     let (fs, clock) = (Watched::new(Sim::new(1)), ManualClock::new(NOW));
-    let db = Options::new()
-        .fs(Arc::new(fs.clone()))
-        .clock(clock.clone())
-        .reclaim_within(Duration::from_secs(1))
+    let db = on(&fs, &clock)
+        .reclaim_within(seconds(1))
         .reclaim_strict(true)
         .open("/db")
         .unwrap();
     let c = half_to_expire(&db);
     let first = db.container("first").unwrap();
     first.set_default_ttl(DefaultTtl::NoDefault).unwrap();
-    first
-        .put_with_ttl("k", "v", Ttl::After(Duration::from_secs(5)))
-        .unwrap();
+    first.put_with_ttl("k", "v", after(5_000)).unwrap();
     db.flush().unwrap();
     let ((stands, stood), (go, gone_on)) = (channel(), channel::<()>());
     fs.before(move |call, path| {
@@ -185,11 +172,11 @@ fn what_is_due_does_not_wait_for_a_merge_thread_that_stands_still() {
         }
         Ok(())
     });
-    clock.advance(Duration::from_secs(6));
+    clock.advance(seconds(6));
     wait_until("the file of what was dropped is removed", || {
         stood.try_recv().is_ok()
     });
-    clock.advance(Duration::from_secs(60));
+    clock.advance(seconds(60));
     wait_until("what has expired is reclaimed", || {
         c.stats().oldest_unreclaimed.is_none()
     });
@@ -201,12 +188,10 @@ fn what_is_due_does_not_wait_for_a_merge_thread_that_stands_still() {
 #[test]
 fn what_is_due_is_taken_from_a_merge_that_is_too_slow() {
     let (fs, clock) = (Watched::new(Sim::new(1)), ManualClock::new(NOW));
-    let db = Options::new()
-        .fs(Arc::new(fs.clone()))
-        .clock(clock.clone())
+    let db = on(&fs, &clock)
         .background_rate(1)
         .max_runs(2)
-        .reclaim_within(Duration::from_secs(1))
+        .reclaim_within(seconds(1))
         .reclaim_strict(true)
         .open("/db")
         .unwrap();
@@ -225,7 +210,7 @@ fn what_is_due_is_taken_from_a_merge_that_is_too_slow() {
     }
     wait_until("the runs are merged", || is_at_work(MERGE));
     assert!(!is_at_work(HURRY), "nothing is due yet");
-    clock.advance(Duration::from_secs(60));
+    clock.advance(seconds(60));
     wait_until("another thread takes over", || is_at_work(HURRY));
     db.set_background_rate(1 << 40);
     wait_until("what has expired is reclaimed", || {
@@ -243,8 +228,7 @@ fn storm(folder: &Path, clock: &ManualClock) -> (Database, Container) {
         .open(folder)
         .unwrap();
     let c = db.container("storm").unwrap();
-    c.set_default_ttl(DefaultTtl::After(Duration::from_secs(60)))
-        .unwrap();
+    c.set_default_ttl(default(60_000)).unwrap();
     for n in 0..100u32 {
         c.put(n.to_be_bytes(), n.to_string()).unwrap();
         if n % 2 == 1 {
@@ -263,7 +247,7 @@ fn files_that_expire_together_all_go_and_stay_readable_for_those_who_hold_them()
     let value = c.get(7u32.to_be_bytes()).unwrap().unwrap();
     let mut scan = c.iter();
     assert_eq!(scan.next().unwrap().unwrap().key(), 0u32.to_be_bytes());
-    clock.advance(Duration::from_secs(61));
+    clock.advance(seconds(61));
     wait_until("all are dropped", || c.stats().tables == 0);
     assert_eq!(c.stats().oldest_unreclaimed, None, "dropped is reclaimed");
     wait_until("all are removed", || tables(folder.path()) == 0);
@@ -278,7 +262,7 @@ fn what_waits_for_its_removal_goes_when_the_database_closes() {
     let folder = tempfile::tempdir().unwrap();
     let clock = ManualClock::new(NOW);
     let (db, c) = storm(folder.path(), &clock);
-    clock.advance(Duration::from_secs(61));
+    clock.advance(seconds(61));
     wait_until("all are dropped", || c.stats().tables == 0);
     db.close().unwrap();
     assert_eq!(tables(folder.path()), 0);
@@ -323,7 +307,7 @@ fn a_leap_of_the_wall_misses_no_deadline() {
     let clock = ManualClock::new(NOW);
     let db = Options::new()
         .clock(clock.clone())
-        .reclaim_within(Duration::from_secs(1))
+        .reclaim_within(seconds(1))
         .open(folder.path())
         .unwrap();
     let c = half_to_expire(&db);

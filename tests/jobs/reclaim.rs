@@ -5,19 +5,15 @@
 //! that no other bytes have; all files, tables and log alike, are searched for the marks of items that expired long
 //! enough ago. Once more with threads, the real clock and real files.
 
-// Tests are a world of their own: they touch files, time and threads as they like.
-#![allow(clippy::disallowed_methods)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ebbtide::internals::{Fault, FaultPlan, Fs, Sim};
 use ebbtide::{Container, Database, DefaultTtl, Error, ManualClock, Options, Ttl};
 use testkit::random::Random;
+use testkit::stage::{NOW, after, default, in_steps, ms, open, rest, seconds};
 
-const NOW: u64 = 1_767_225_600_000;
 const WITHIN: u64 = 60_000;
 
 struct Stage {
@@ -35,19 +31,15 @@ struct Stage {
 
 fn stage(strict: bool) -> Stage {
     let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-    let db = Options::new()
-        .fs(Arc::new(sim.clone()))
-        .clock(clock.clone())
-        .stepped()
-        .memtable_bytes(64 << 10)
-        .sizes(512, 16 << 10, 64 << 10)
-        .max_runs(4)
-        .background_rate(1 << 40)
-        .reclaim_within(Duration::from_millis(WITHIN))
-        .reclaim_strict(strict)
-        .open("/db")
-        .unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = open(
+        in_steps(&sim, &clock)
+            .memtable_bytes(64 << 10)
+            .sizes(512, 16 << 10, 64 << 10)
+            .max_runs(4)
+            .background_rate(1 << 40)
+            .reclaim_within(ms(WITHIN))
+            .reclaim_strict(strict),
+    );
     c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     let (ended, newest) = (BTreeMap::new(), BTreeMap::new());
     Stage {
@@ -73,15 +65,22 @@ impl Stage {
         self.marks += 1;
         let mark = format!("<mark-{:06}>", self.marks);
         let value = format!("{mark}{}", "x".repeat(100));
-        self.c
-            .put_with_ttl(&key, value, Ttl::After(Duration::from_millis(life)))
-            .unwrap();
+        self.c.put_with_ttl(&key, value, after(life)).unwrap();
         self.newest.insert(key, (mark, self.now + life, life));
+    }
+
+    /// So many items whose marks begin so.
+    fn fill(&self, mark: &str, count: u64, ttl: Ttl) {
+        for n in 0..count {
+            let value = format!("<{mark}-{n}>{}", "x".repeat(100));
+            let key = format!("{n:03}-{mark}");
+            self.c.put_with_ttl(key, value, ttl).unwrap();
+        }
     }
 
     /// Time passes, and background work does what it finds.
     fn pass(&mut self, millis: u64) {
-        self.clock.advance(Duration::from_millis(millis));
+        self.clock.advance(ms(millis));
         self.now += millis;
         for (mark, ends, life) in self.newest.values() {
             if *ends <= self.now {
@@ -131,6 +130,12 @@ impl Stage {
             })
             .collect()
     }
+
+    fn is_on_time(&self, strict: bool, longest: u64, when: &str) {
+        let overdue = self.overdue(strict, longest);
+        let (all, some) = (overdue.len(), &overdue[..overdue.len().min(5)]);
+        assert!(overdue.is_empty(), "{when}: {all} overdue: {some:?}");
+    }
 }
 
 fn mixed_lifetimes(strict: bool) {
@@ -144,26 +149,14 @@ fn mixed_lifetimes(strict: bool) {
             stage.put(format!("k{round:02}-{n:02}"), life);
         }
         stage.pass(10_000);
-        let overdue = stage.overdue(strict, longest);
-        assert!(
-            overdue.is_empty(),
-            "round {round}: {} overdue: {:?}",
-            overdue.len(),
-            &overdue[..overdue.len().min(5)]
-        );
+        stage.is_on_time(strict, longest, &format!("round {round}"));
     }
     // Nobody writes any more.
     let mut quiet = 0;
     while !stage.newest.is_empty() {
         stage.pass(10_000);
         quiet += 1;
-        let overdue = stage.overdue(strict, longest);
-        assert!(
-            overdue.is_empty(),
-            "quiet {quiet}: {} overdue: {:?}",
-            overdue.len(),
-            &overdue[..overdue.len().min(5)]
-        );
+        stage.is_on_time(strict, longest, &format!("quiet {quiet}"));
         assert_eq!(stage.db.stats().overdue, Duration::ZERO, "quiet {quiet}");
     }
     stage.pass(WITHIN + longest / 8 + 1);
@@ -218,19 +211,11 @@ fn the_last_expired_byte_leaves_an_idle_database() {
 fn a_shorter_default_gives_the_bytes_back() {
     let mut stage = stage(false);
     stage.c.set_default_ttl(DefaultTtl::Off).unwrap();
-    for n in 0..100 {
-        stage
-            .c
-            .put(format!("k{n:03}"), format!("<mark-{n}>{}", "x".repeat(100)))
-            .unwrap();
-    }
+    stage.fill("mark", 100, Ttl::Inherit);
     stage.db.flush().unwrap();
     stage.pass(3_600_000);
     assert!(stage.has("<mark-"));
-    stage
-        .c
-        .set_default_ttl(DefaultTtl::After(Duration::from_secs(60)))
-        .unwrap();
+    stage.c.set_default_ttl(default(60_000)).unwrap();
     stage.pass(0);
     stage.pass(WITHIN + 60_000 / 8 + 1);
     assert!(!stage.has("<mark-"), "expired bytes are left");
@@ -243,19 +228,10 @@ fn a_shorter_default_gives_the_bytes_back() {
 fn what_a_command_ends_is_given_back() {
     for place in 0..4 {
         let mut stage = stage(false);
-        let put = |stage: &Stage, names: &str, ttl: Ttl| {
-            for n in 0..100 {
-                let value = format!("<{names}-{n}>{}", "x".repeat(100));
-                stage
-                    .c
-                    .put_with_ttl(format!("{n:03}-{names}"), value, ttl)
-                    .unwrap();
-            }
-        };
-        let day = |days: u64| Ttl::After(Duration::from_secs(86_400 * days));
-        put(&stage, "gone-own", day(10));
-        put(&stage, "gone-never", Ttl::Never);
-        put(&stage, "kept-own", day(20));
+        let day = |days: u64| Ttl::After(seconds(86_400 * days));
+        stage.fill("gone-own", 100, day(10));
+        stage.fill("gone-never", 100, Ttl::Never);
+        stage.fill("kept-own", 100, day(20));
         if place > 0 {
             stage.db.flush().unwrap();
         }
@@ -264,18 +240,18 @@ fn what_a_command_ends_is_given_back() {
             stage.db.compact().unwrap();
         }
         stage.pass(1_000);
-        put(&stage, "kept-never", Ttl::Never);
+        stage.fill("kept-never", 100, Ttl::Never);
         if place > 2 {
             stage.db.flush().unwrap();
         }
-        let moment = |millis: u64| std::time::UNIX_EPOCH + Duration::from_millis(millis);
+        let moment = |millis: u64| std::time::UNIX_EPOCH + ms(millis);
         stage
             .c
             .expire_before(moment(NOW + 15 * 86_400_000))
             .unwrap();
         assert_eq!(stage.c.iter().count(), 300);
         stage.c.expire_written_before(moment(NOW + 1)).unwrap();
-        put(&stage, "kept-later", day(1));
+        stage.fill("kept-later", 100, day(1));
         assert_eq!(stage.c.iter().count(), 200);
         let oldest = stage.c.stats().oldest_unreclaimed;
         assert_eq!(oldest, Some(moment(stage.now)), "{place}");
@@ -323,24 +299,11 @@ fn tables_that_a_command_ends_go_at_once() {
 #[test]
 fn what_a_floor_holds_down_is_given_back() {
     let mut stage = stage(false);
-    stage
-        .c
-        .set_default_ttl(DefaultTtl::After(Duration::from_secs(10)))
-        .unwrap();
-    for n in 0..50 {
-        stage
-            .c
-            .put(format!("a{n:03}"), format!("<gone-{n}>{}", "x".repeat(100)))
-            .unwrap();
-    }
+    stage.c.set_default_ttl(default(10_000)).unwrap();
+    stage.fill("gone", 50, Ttl::Inherit);
     stage.db.flush().unwrap();
-    stage.clock.advance(Duration::from_secs(10));
-    for n in 0..50 {
-        stage
-            .c
-            .put(format!("b{n:03}"), format!("<kept-{n}>{}", "x".repeat(100)))
-            .unwrap();
-    }
+    stage.clock.advance(seconds(10));
+    stage.fill("kept", 50, Ttl::Inherit);
     stage.db.flush().unwrap();
     stage.c.set_default_ttl(DefaultTtl::Off).unwrap();
     stage.pass(3_600_000);
@@ -452,7 +415,7 @@ fn a_failure_while_bytes_are_given_back_is_made_good_in_time() {
         };
         stage.sim.fail(plan);
         for _ in 0..13 {
-            stage.clock.advance(Duration::from_millis(5_000));
+            stage.clock.advance(ms(5_000));
             while match stage.db.step() {
                 Ok(more) => more,
                 Err(_) => {
@@ -486,10 +449,6 @@ fn fill_shuffled(c: &Container, keys: std::ops::Range<u64>, round: u64, ttl: Ttl
     }
 }
 
-fn rest(db: &Database) {
-    while db.step().unwrap() {}
-}
-
 // Half of the data never expires, half lives a minute: the first half stays where it is.
 #[test]
 fn what_never_expires_is_not_rewritten_for_what_does() {
@@ -503,14 +462,9 @@ fn what_never_expires_is_not_rewritten_for_what_does() {
     };
     let never = tables(&stage);
     for round in 0..40 {
-        fill_shuffled(
-            c,
-            10_000..11_000,
-            round,
-            Ttl::After(Duration::from_secs(60)),
-        );
+        fill_shuffled(c, 10_000..11_000, round, after(60_000));
         rest(db);
-        stage.clock.advance(Duration::from_secs(10));
+        stage.clock.advance(seconds(10));
         rest(db);
         assert!(tables(&stage).is_superset(&never), "round {round}");
     }
@@ -523,12 +477,12 @@ fn what_never_expires_is_not_rewritten_for_what_does() {
 fn a_retention_can_be_cut_and_raised() {
     let stage = stage(false);
     let (db, c) = (&stage.db, &stage.c);
-    let days = |days: u64| DefaultTtl::After(Duration::from_secs(86_400 * days));
+    let days = |days: u64| DefaultTtl::After(seconds(86_400 * days));
     c.set_default_ttl(days(30)).unwrap();
     for day in 0..20u64 {
         fill_shuffled(c, 500 * day..500 * (day + 1), day, Ttl::Inherit);
         rest(db);
-        stage.clock.advance(Duration::from_secs(86_400));
+        stage.clock.advance(seconds(86_400));
     }
     assert_eq!(c.iter().count(), 10_000);
     c.set_default_ttl(days(1)).unwrap();
@@ -538,25 +492,24 @@ fn a_retention_can_be_cut_and_raised() {
         500,
         "the last day's items expired this very moment"
     );
-    stage.clock.advance(Duration::from_millis(WITHIN));
+    stage.clock.advance(ms(WITHIN));
     rest(db);
     let stats = c.stats();
     assert_eq!((stats.expired_bytes, stats.oldest_unreclaimed), (0, None));
     assert!(stats.disk_bytes < 200_000, "{}", stats.disk_bytes);
     c.set_default_ttl(days(60)).unwrap();
-    stage.clock.advance(Duration::from_secs(86_400 * 59));
+    stage.clock.advance(seconds(86_400 * 59));
     rest(db);
     assert_eq!(c.iter().count(), 500);
-    stage.clock.advance(Duration::from_secs(86_400));
+    stage.clock.advance(seconds(86_400));
     assert_eq!(c.iter().count(), 0);
     // An eighth of the lifetime is more than what was asked for.
-    stage.clock.advance(Duration::from_secs(86_400 * 8));
+    stage.clock.advance(seconds(86_400 * 8));
     rest(db);
     assert_eq!(c.stats().disk_bytes, 0);
     let lag = db.stats().reclaim_lag;
     assert!(
-        lag.bytes() > 10_000 * 100
-            && lag.longest() <= Duration::from_millis(86_400_000 * 8 + WITHIN),
+        lag.bytes() > 10_000 * 100 && lag.longest() <= ms(86_400_000 * 8 + WITHIN),
         "{lag:?}"
     );
 }
@@ -580,14 +533,14 @@ fn no_expired_byte_is_left_on_a_real_disk_when_nobody_writes() {
     let folder = tempfile::tempdir().unwrap();
     let db = Options::new()
         .memtable_bytes(1 << 20)
-        .reclaim_within(Duration::from_secs(2))
+        .reclaim_within(seconds(2))
         .open(folder.path())
         .unwrap();
     let (dated, quiet) = (db.container("c").unwrap(), db.container("quiet").unwrap());
     dated.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     for n in 0..30_000 {
         let value = format!("<mark-{n}>{}", "x".repeat(100));
-        let life = Ttl::After(Duration::from_millis(500 + n % 1_000));
+        let life = after(500 + n % 1_000);
         dated.put_with_ttl(format!("k{n:06}"), value, life).unwrap();
         if n % 1_000 == 0 {
             quiet.put(format!("{n}"), "kept").unwrap();
@@ -598,7 +551,7 @@ fn no_expired_byte_is_left_on_a_real_disk_when_nobody_writes() {
     // Three seconds and a half; the rest is for a machine that does other things.
     let mut looks = 0..600;
     while !left().is_empty() && looks.next().is_some() {
-        std::thread::sleep(Duration::from_millis(100));
+        std::thread::sleep(ms(100));
     }
     assert_eq!(left(), BTreeSet::new());
     assert_eq!(quiet.iter().count(), 30);

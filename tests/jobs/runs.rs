@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ebbtide::internals::Sim;
 use ebbtide::{Container, Database, Options};
+use testkit::stage::rest;
 
 const RUNS: usize = 5;
 const ITEMS: usize = 2_000;
@@ -29,10 +30,6 @@ fn in_runs(key_of: impl Fn(usize, usize) -> usize) -> (Database, Container) {
     (db, items)
 }
 
-fn works_off(db: &Database) {
-    while db.step().unwrap() {}
-}
-
 #[test]
 fn scans_have_the_runs_that_they_walk_merged_and_gets_do_not() {
     let (db, items) = in_runs(|run, n| n * RUNS + run);
@@ -40,21 +37,21 @@ fn scans_have_the_runs_that_they_walk_merged_and_gets_do_not() {
         assert!(items.get(key(n)).unwrap().is_some());
     }
     assert_eq!(items.iter().count(), RUNS * ITEMS);
-    works_off(&db);
+    rest(&db);
     assert_eq!(items.stats().runs as usize, RUNS, "one scan pays nothing");
     for n in 0..5_000 {
         assert!(items.range(key(n)..).next().unwrap().is_ok());
     }
     let explain = items.stats().explain;
     assert!(explain.contains(", scans: of 5 runs"), "{explain}");
-    works_off(&db);
+    rest(&db);
     assert_eq!(items.stats().runs, 1);
     assert_eq!(items.iter().count(), RUNS * ITEMS);
     let merged = db.stats().bytes_merged;
     for n in 0..5_000 {
         assert!(items.range(key(n)..).next().unwrap().is_ok());
     }
-    works_off(&db);
+    rest(&db);
     assert_eq!(db.stats().bytes_merged, merged, "there is nothing to gain");
 }
 
@@ -62,11 +59,11 @@ fn scans_have_the_runs_that_they_walk_merged_and_gets_do_not() {
 fn what_was_paid_is_spent_once() {
     let (db, items) = in_runs(|run, n| n * RUNS + run);
     (0..5_000).for_each(|n| assert!(items.range(key(n)..).next().is_some()));
-    works_off(&db);
+    rest(&db);
     assert_eq!(items.stats().runs, 1);
     (0..ITEMS).for_each(|n| items.put(key(n), [9; 50]).unwrap());
     db.flush().unwrap();
-    works_off(&db);
+    rest(&db);
     assert_eq!(items.stats().runs, 2);
 }
 
@@ -76,7 +73,7 @@ fn keys_that_ascend_with_time_are_not_rewritten_for_scans() {
     for _ in 0..5_000 {
         assert!(items.range(key(0)..).next().unwrap().is_ok());
     }
-    works_off(&db);
+    rest(&db);
     assert_eq!(items.stats().runs as usize, RUNS);
     assert_eq!(db.stats().bytes_merged, 0);
 }
@@ -94,7 +91,7 @@ fn what_a_snapshot_kept_in_a_run_goes_after_it() {
         fill();
         db.flush().unwrap();
         let work = || match by_steps {
-            true => works_off(&db),
+            true => rest(&db),
             false => db.compact().unwrap(),
         };
         work();

@@ -5,10 +5,7 @@
 //! ways after each step, on a simulated disk that counts calls. Disks that hold a call. Linearizability among threads is for
 //! tests/linearizable.rs, which reads both ways too.
 
-// Tests are a world of their own: they touch files, time and threads as they like.
-#![allow(clippy::disallowed_methods)]
-
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,16 +16,14 @@ use ebbtide::{
 };
 use testkit::patience::comes_true;
 use testkit::random::Random;
+use testkit::stage::{NOW, after, default, in_steps, ms, seconds};
+use testkit::watched::Gate;
 
-const START: u64 = 1_800_000_000_000;
 const KEYS: u8 = 8;
-const SECOND: Duration = Duration::from_secs(1);
+const SECOND: Duration = seconds(1);
 
 fn options(sim: &Sim, clock: &ManualClock) -> Options {
-    Options::new()
-        .clock(clock.clone())
-        .fs(Arc::new(sim.clone()))
-        .stepped()
+    in_steps(sim, clock)
 }
 
 /// Calls of the disk, counted from now on.
@@ -106,7 +101,7 @@ impl World {
         match self.random.below(4) {
             0 => Ttl::Never,
             1 => Ttl::Inherit,
-            _ => Ttl::After(Duration::from_millis(self.random.below(5_000) as u64)),
+            _ => after(self.random.below(5_000) as u64),
         }
     }
 
@@ -127,7 +122,7 @@ impl World {
                 let default = match self.random.below(3) {
                     0 => DefaultTtl::Off,
                     1 => DefaultTtl::NoDefault,
-                    _ => DefaultTtl::After(Duration::from_millis(2_000)),
+                    _ => default(2_000),
                 };
                 items.set_default_ttl(default).unwrap();
             }
@@ -140,20 +135,20 @@ impl World {
                 self.views.truncate(3);
             }
             16 if self.random.one_in(4) => {
-                self.clock.jump(START + self.random.below(1_000) as u64);
+                self.clock.jump(NOW + self.random.below(1_000) as u64);
             }
             17 => pretend_memory_is_short(self.random.one_in(3)),
             18 => drop(self.views.pop()),
             _ => {
                 let millis = self.random.below(1_500) as u64;
-                self.clock.advance(Duration::from_millis(millis));
+                self.clock.advance(ms(millis));
             }
         }
     }
 }
 
 fn play(seed: u64, counts: &mut Counts) {
-    let (sim, clock) = (Sim::new(seed), ManualClock::new(START));
+    let (sim, clock) = (Sim::new(seed), ManualClock::new(NOW));
     let mut random = Random(seed);
     let options = options(&sim, &clock)
         .reads(random.pick(&[Reads::Map, Reads::Pread]))
@@ -220,7 +215,7 @@ fn what_was_never_read_is_waited_for_and_what_was_is_not() {
             (Reads::Pread, 1 << 20),
             (Reads::Pread, 0),
         ] {
-            let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+            let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
             let options = options(&sim, &clock);
             let options = options
                 .compression(compression)
@@ -264,7 +259,7 @@ fn what_was_never_read_is_waited_for_and_what_was_is_not() {
 
 #[test]
 fn where_memory_is_short_nothing_that_is_mapped_is_trusted() {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
     let (_db, items) = unread(&options(&sim, &clock).cache_bytes(1 << 20));
     let found = items.get("k").unwrap();
     assert_eq!(items.try_get("k").unwrap(), AtOnce::Ready(found));
@@ -301,41 +296,23 @@ fn a_real_file_that_was_read_is_there() {
     }
 }
 
-/// Holds the calls of this name on a path that holds `part`, while it is shut.
-fn gate(sim: &Sim, name: &'static str, part: &'static str) -> (Arc<AtomicBool>, Arc<AtomicBool>) {
-    let (shut, holds) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicBool::new(false)),
-    );
-    let (is_shut, is_held) = (shut.clone(), holds.clone());
-    sim.watch(move |_, call| {
-        let is_it = call.operation == name && call.path.to_string_lossy().contains(part);
-        if is_it && is_shut.load(Ordering::SeqCst) {
-            is_held.store(true, Ordering::SeqCst);
-            assert!(comes_true(|| !is_shut.load(Ordering::SeqCst)));
-        }
-    });
-    (shut, holds)
-}
-
 #[test]
 fn a_change_of_settings_is_not_waited_for() {
     let sim = Sim::new(1);
-    let clock = ManualClock::new(START);
+    let clock = ManualClock::new(NOW);
     let options = options(&sim, &clock).durability(Durability::Sync);
     let db = options.open("/db").unwrap();
     let items = db.container("items").unwrap();
     items.put("k", "v").unwrap();
-    let (shut, holds) = gate(&sim, "sync", "/db");
-    shut.store(true, Ordering::SeqCst);
+    let gate = Gate::shut(&sim, |call| call.operation == "sync");
     let changing = items.clone();
     let change = std::thread::spawn(move || changing.set_default_ttl(DefaultTtl::After(SECOND)));
-    assert!(comes_true(|| holds.load(Ordering::SeqCst)));
+    gate.wait();
     assert_eq!(items.try_get("k").unwrap(), AtOnce::WouldWait);
     assert!(matches!(items.try_item("k").unwrap(), AtOnce::WouldWait));
     // An absent key needs no settings.
     assert_eq!(items.try_get("none").unwrap(), AtOnce::Ready(None));
-    shut.store(false, Ordering::SeqCst);
+    gate.open();
     change.join().unwrap().unwrap();
     assert_eq!(items.try_get("k").unwrap().ready().unwrap().unwrap(), "v");
     clock.advance(SECOND);
@@ -344,7 +321,7 @@ fn a_change_of_settings_is_not_waited_for() {
 
 #[test]
 fn what_cannot_be_read_is_an_error_both_ways() {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
     let db = options(&sim, &clock).open("/db").unwrap();
     let items = db.container("items").unwrap();
     assert!(items.try_get("").is_err() && items.try_item("").is_err());
@@ -359,7 +336,7 @@ fn what_cannot_be_read_is_an_error_both_ways() {
 
 #[test]
 fn a_batch_is_written_whole_or_would_wait() {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
     let db = options(&sim, &clock).open("/db").unwrap();
     let (a, b) = (db.container("a").unwrap(), db.container("b").unwrap());
     let mut batch = Batch::new();
@@ -383,14 +360,13 @@ fn a_batch_is_written_whole_or_would_wait() {
     let empty = db.try_write(Batch::new()).unwrap().ready().unwrap();
     assert_eq!(empty.version(), last);
     db.close().unwrap();
-    let mut batch = Batch::new();
-    batch.put(&a, "k", "5");
-    assert!(db.try_write(&batch).unwrap_err().is_closed());
+    let closed = db.try_write(Batch::new().put(&a, "k", "5")).unwrap_err();
+    assert!(closed.is_closed());
 }
 
 #[test]
 fn conditions_are_looked_up_where_nothing_is_waited_for() {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
     let options = options(&sim, &clock).reads(Reads::Pread);
     let (db, items) = unread(&options.cache_bytes(0));
     items.put("new", "1").unwrap();
@@ -447,7 +423,7 @@ fn conditions_are_looked_up_where_nothing_is_waited_for() {
 
 #[test]
 fn a_put_under_a_condition_is_done_at_once_or_not_at_all() {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
     let options = options(&sim, &clock).reads(Reads::Pread).cache_bytes(0);
     let (db, items) = unread(&options);
     let fresh = db.container("fresh").unwrap();
@@ -461,19 +437,13 @@ fn a_put_under_a_condition_is_done_at_once_or_not_at_all() {
     let refused = put.unwrap().ready().unwrap();
     assert_eq!((refused.before, refused.written), (version, None));
     assert_eq!(fresh.try_get("new").unwrap().ready().unwrap().unwrap(), "1");
-    let second = fresh
-        .try_put_if("new", "2", SECOND, any)
-        .unwrap()
-        .ready()
-        .unwrap();
+    let put = fresh.try_put_if("new", "2", SECOND, any);
+    let second = put.unwrap().ready().unwrap();
     assert_eq!(second.before, version);
     // An item that has ended is not there.
     clock.advance(SECOND);
-    let third = fresh
-        .try_put_if("new", "3", SECOND, any)
-        .unwrap()
-        .ready()
-        .unwrap();
+    let put = fresh.try_put_if("new", "3", SECOND, any);
+    let third = put.unwrap().ready().unwrap();
     assert_eq!(third.before, None);
     assert!(third.written.unwrap().version() > second.written.unwrap().version());
 
@@ -507,7 +477,7 @@ fn a_put_under_a_condition_is_done_at_once_or_not_at_all() {
 /// The memtables tell what it replaces, or a file would have to be read: then nothing is done.
 #[test]
 fn an_upsert_is_done_at_once_or_not_at_all() {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
     let options = options(&sim, &clock).reads(Reads::Pread).cache_bytes(0);
     let (db, items) = unread(&options);
     let fresh = db.container("fresh").unwrap();
@@ -561,7 +531,7 @@ impl Clock for Once {
 /// The item that it replaces leaves memory while it is written: a flush that waited ends at the look at the clock.
 #[test]
 fn an_upsert_at_once_tells_what_is_flushed_meanwhile() {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
     let once = Once(clock.clone(), Arc::default());
     let options = options(&sim, &clock)
         .clock(once.clone())
@@ -570,29 +540,17 @@ fn an_upsert_at_once_tells_what_is_flushed_meanwhile() {
     let db = options.open("/db").unwrap();
     let items = db.container("items").unwrap();
     let first = items.upsert("k", "1", Ttl::Never).unwrap().written;
-    let (is_there, may_go) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicBool::new(false)),
-    );
-    sim.watch({
-        let (is_there, may_go) = (is_there.clone(), may_go.clone());
-        move |_, call| {
-            if call.path.to_string_lossy().contains("manifest") {
-                is_there.store(true, Ordering::Release);
-                while !may_go.load(Ordering::Acquire) {
-                    std::thread::yield_now();
-                }
-            }
-        }
+    let gate = Gate::shut(&sim, |call| {
+        call.path.to_string_lossy().contains("manifest")
     });
     let flush = {
         let db = db.clone();
         std::thread::spawn(move || db.flush().unwrap())
     };
-    assert!(comes_true(|| is_there.load(Ordering::Acquire)));
+    gate.wait();
     let flushed = items.clone();
     *once.1.lock().unwrap() = Some(Box::new(move || {
-        may_go.store(true, Ordering::Release);
+        gate.open();
         assert!(comes_true(|| flushed.stats().runs > 0));
     }));
     let told = items.try_upsert("k", "2", Ttl::Never).unwrap();
@@ -603,7 +561,7 @@ fn an_upsert_at_once_tells_what_is_flushed_meanwhile() {
 
 #[test]
 fn nothing_is_written_where_memory_or_the_log_is_full() {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
     let db = options(&sim, &clock)
         .memtable_bytes(64 << 10)
         .open("/db")

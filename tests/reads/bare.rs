@@ -5,16 +5,14 @@
 //! says what is live.
 
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use ebbtide::internals::Sim;
 use ebbtide::{Container, Database, DefaultTtl, Item, ManualClock, Options, Snapshot};
 use testkit::random::Random;
+use testkit::stage::{self, NOW, default, in_steps, ms, seconds};
 
-const START: u64 = 1_800_000_000_000;
 const KEYS: u64 = 1_000;
 
 fn key(n: u64) -> Vec<u8> {
@@ -22,16 +20,8 @@ fn key(n: u64) -> Vec<u8> {
 }
 
 fn open(seed: u64, clock: &ManualClock) -> (Database, Container) {
-    let db = Options::new()
-        .fs(Arc::new(Sim::new(seed)))
-        .clock(clock.clone())
-        .stepped()
-        .sizes(512, 8 << 10, 64 << 10)
-        .memtable_bytes(256 << 10)
-        .open("/db")
-        .unwrap();
-    let c = db.container("c").unwrap();
-    (db, c)
+    let options = in_steps(&Sim::new(seed), clock).sizes(512, 8 << 10, 64 << 10);
+    stage::open(options.memtable_bytes(256 << 10))
 }
 
 struct World {
@@ -44,7 +34,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> World {
-        let clock = ManualClock::new(START);
+        let clock = ManualClock::new(NOW);
         let (db, c) = open(seed, &clock);
         World {
             random: Random(seed),
@@ -69,7 +59,7 @@ impl World {
         match self.below(16) {
             0 => (from..to).for_each(|n| self.c.put(key(n), b"v").unwrap()),
             1 => {
-                let ttl = Duration::from_millis(1 + self.below(3_000));
+                let ttl = ms(1 + self.below(3_000));
                 (from..to).for_each(|n| self.c.put_with_ttl(key(n), b"t", ttl).unwrap());
             }
             2..6 => (from..to).for_each(|n| self.c.delete(key(n)).unwrap()),
@@ -82,7 +72,7 @@ impl World {
                 self.c.bulk_load(items).unwrap();
             }
             9 => {
-                let after = DefaultTtl::After(Duration::from_millis(1 + self.below(5_000)));
+                let after = default(1 + self.below(5_000));
                 let default =
                     [DefaultTtl::Off, DefaultTtl::NoDefault, after][self.below(3) as usize];
                 self.c.set_default_ttl(default).unwrap();
@@ -114,9 +104,7 @@ impl World {
             1 => while self.db.step().unwrap() {},
             2 => self.snapshots.push(self.db.snapshot()),
             3 if !self.snapshots.is_empty() => drop(self.snapshots.remove(0)),
-            4 => self
-                .clock
-                .advance(Duration::from_millis(self.random.next() % 2_000)),
+            4 => self.clock.advance(ms(self.random.next() % 2_000)),
             _ => {}
         }
     }
@@ -201,7 +189,7 @@ fn deleted(c: &Container) {
 #[test]
 fn what_a_scan_did_not_see_is_in_no_bare_range() {
     for is_load in [false, true] {
-        let (db, c) = open(1, &ManualClock::new(START));
+        let (db, c) = open(1, &ManualClock::new(NOW));
         deleted(&c);
         let snapshot = db.snapshot();
         match is_load {
@@ -222,7 +210,7 @@ fn what_a_scan_did_not_see_is_in_no_bare_range() {
 // Of what a load brings nobody is told one by one.
 #[test]
 fn a_load_into_bare_ranges_is_seen() {
-    let (_db, c) = open(1, &ManualClock::new(START));
+    let (_db, c) = open(1, &ManualClock::new(NOW));
     deleted(&c);
     for _ in 0..3 {
         assert!(c.is_empty().unwrap());
@@ -236,19 +224,19 @@ fn a_load_into_bare_ranges_is_seen() {
 // An item that is dead by a clock that is wrong for a moment is not dead for good.
 #[test]
 fn what_a_leap_of_the_clock_hides_is_seen_again() {
-    let clock = ManualClock::new(START);
+    let clock = ManualClock::new(NOW);
     let (_db, c) = open(1, &clock);
-    let hour = Duration::from_secs(3_600);
+    let hour = seconds(3_600);
     deleted(&c);
     (120..180).for_each(|n| c.put_with_ttl(key(n), b"v", hour).unwrap());
-    clock.jump(START + 3 * 3_600_000);
+    clock.jump(NOW + 3 * 3_600_000);
     for _ in 0..3 {
         assert_eq!(c.count(..).unwrap(), 0);
         assert!(c.first().unwrap().is_none() && c.last().unwrap().is_none());
         let mut cursor = c.cursor(..);
         assert!(cursor.prev_chunk().unwrap().is_none());
     }
-    clock.jump(START);
+    clock.jump(NOW);
     assert_eq!(c.count(..).unwrap(), 60);
     assert_eq!(c.first().unwrap().unwrap().key(), key(120));
     assert_eq!(c.last().unwrap().unwrap().key(), key(179));
@@ -257,7 +245,7 @@ fn what_a_leap_of_the_clock_hides_is_seen_again() {
 // Deletes in memory hide items in tables: both go when nobody writes.
 #[test]
 fn deletes_and_what_they_hide_go_at_rest() {
-    let clock = ManualClock::new(START);
+    let clock = ManualClock::new(NOW);
     let (db, c) = open(1, &clock);
     let rest = || while db.step().unwrap() {};
     (0..KEYS).for_each(|n| c.put(key(n), [9; 100]).unwrap());
@@ -266,7 +254,7 @@ fn deletes_and_what_they_hide_go_at_rest() {
     (0..KEYS).for_each(|n| c.delete(key(n)).unwrap());
     rest();
     assert_eq!(c.runs().len(), 1, "somebody may write soon");
-    clock.advance(Duration::from_secs(1));
+    clock.advance(seconds(1));
     rest();
     assert!(c.is_empty().unwrap());
     rest();
@@ -276,7 +264,7 @@ fn deletes_and_what_they_hide_go_at_rest() {
 
 #[test]
 fn scans_pay_for_what_range_deletes_cost_them() {
-    let (db, c) = open(1, &ManualClock::new(START));
+    let (db, c) = open(1, &ManualClock::new(NOW));
     let rest = || while db.step().unwrap() {};
     (0..KEYS).for_each(|n| c.put(key(n), [9; 100]).unwrap());
     db.flush().unwrap();
@@ -296,14 +284,13 @@ fn scans_pay_for_what_range_deletes_cost_them() {
 // A transaction judges by the time at which it began: what has ended since is a conflict, and not nothing.
 #[test]
 fn a_transaction_meets_what_has_ended_since_it_began() {
-    let clock = ManualClock::new(START);
+    let clock = ManualClock::new(NOW);
     let (db, c) = open(1, &clock);
     for n in 0..KEYS {
-        c.put_with_ttl(key(n), b"v", Duration::from_secs(1))
-            .unwrap();
+        c.put_with_ttl(key(n), b"v", seconds(1)).unwrap();
     }
     let transaction = db.begin();
-    clock.advance(Duration::from_secs(1));
+    clock.advance(seconds(1));
     assert_eq!(c.count(..).unwrap(), 0);
     assert!(c.is_empty().unwrap());
     let first = transaction.range(&c, ..).next();

@@ -2,21 +2,16 @@
 //! would be an error, because every block and every large value has a checksum.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
 use ebbtide::internals::{Fs, Sim};
-use ebbtide::{Compression, Container, Database, DefaultTtl, ManualClock, Options, Ttl};
+use ebbtide::{Compression, Container, Database, DefaultTtl, ManualClock, Ttl};
 use testkit::random::Random;
+use testkit::stage::{NOW, after, default, in_steps, seconds};
 
-const NOW: u64 = 1_767_225_600_000;
 const MARK: &[u8] = b"<of the living>";
 
 fn open(sim: &Sim, clock: &ManualClock) -> (Database, Container) {
-    let db = Options::new()
-        .fs(Arc::new(sim.clone()))
-        .clock(clock.clone())
-        .stepped()
+    let db = in_steps(sim, clock)
         .sizes(512, 1 << 20, 16 << 20)
         .open("/db")
         .unwrap();
@@ -76,8 +71,7 @@ fn the_large_value_of_an_expired_item_is_not_read() {
         let (db, _) = open(&sim, &clock);
         let options = ebbtide::ContainerOptions::new().compression(compression);
         let c = db.container_with("large", options).unwrap();
-        c.set_default_ttl(DefaultTtl::After(Duration::from_secs(60)))
-            .unwrap();
+        c.set_default_ttl(default(60_000)).unwrap();
         let mut random = Random(1);
         let value: Vec<u8> = (0..100_000).map(|_| random.next() as u8 & 15).collect();
         c.put("large", &value).unwrap();
@@ -93,7 +87,7 @@ fn the_large_value_of_an_expired_item_is_not_read() {
         let c = db.container("large").unwrap();
         assert!(c.get("large").unwrap_err().is_corruption());
         assert!(c.contains("large").unwrap(), "a value is not asked for");
-        clock.advance(Duration::from_secs(60));
+        clock.advance(seconds(60));
         assert!(c.get("large").unwrap().is_none());
         assert!(c.item("large").unwrap().is_none());
         assert_eq!(c.iter().map(Result::unwrap).count(), 1);
@@ -120,10 +114,8 @@ fn blocks_of_the_dead_are_not_read() {
         }
         for n in 0..20_000 {
             match lives(n) {
-                true => c.put_with_ttl(key(n), MARK, Ttl::After(Duration::from_secs(86_400))),
-                false if death == "expired" => {
-                    c.put_with_ttl(key(n), [9; 60], Ttl::After(Duration::from_secs(60)))
-                }
+                true => c.put_with_ttl(key(n), MARK, after(86_400_000)),
+                false if death == "expired" => c.put_with_ttl(key(n), [9; 60], after(60_000)),
                 false => c.put(key(n), [9; 60]),
             }
             .unwrap();
@@ -139,8 +131,8 @@ fn blocks_of_the_dead_are_not_read() {
             }
             "expired" => {}
             _ => {
-                clock.advance(Duration::from_secs(60));
-                let minute = DefaultTtl::After(Duration::from_secs(60));
+                clock.advance(seconds(60));
+                let minute = default(60_000);
                 c.set_default_ttl(minute).unwrap();
                 c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
             }
@@ -148,7 +140,7 @@ fn blocks_of_the_dead_are_not_read() {
         db.close().unwrap();
         spoil(&sim, around_the_living);
         let (_db, c) = open(&sim, &clock);
-        clock.advance(Duration::from_secs(60));
+        clock.advance(seconds(60));
         let living: Vec<Vec<u8>> = (0..20_000).filter(|n| lives(*n)).map(key).collect();
         let keys = |items: &mut dyn Iterator<Item = ebbtide::Result<ebbtide::Item>>| {
             items
@@ -172,10 +164,7 @@ fn blocks_of_the_dead_are_not_read() {
 #[test]
 fn what_was_deleted_one_by_one_is_passed_over_unread() {
     let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-    let db = Options::new()
-        .fs(Arc::new(sim.clone()))
-        .clock(clock.clone())
-        .stepped()
+    let db = in_steps(&sim, &clock)
         .reads(ebbtide::Reads::Pread)
         .cache_bytes(0)
         .sizes(512, 1 << 20, 16 << 20)

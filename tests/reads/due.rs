@@ -3,18 +3,14 @@
 //! Method: containers on a simulated disk with a manual clock, in memory, on disk and both; compared with all items, read
 //! one by one.
 
-// Tests are a world of their own: they touch files, time and threads as they like.
-#![allow(clippy::disallowed_methods)]
-
 use std::ops::Bound;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use ebbtide::internals::Sim;
-use ebbtide::{Container, Database, DefaultTtl, DueBucket, ManualClock, Options, Ttl};
+use ebbtide::{Container, Database, DefaultTtl, DueBucket, ManualClock, Ttl};
 use testkit::random::Random;
+use testkit::stage::{NOW, after, at, default, in_steps, ms, open, seconds};
 
-const NOW: u64 = 1_767_225_600_000;
 const WITHIN: u64 = 60_000;
 
 fn world() -> (ManualClock, Database, Container) {
@@ -27,21 +23,13 @@ const MEMTABLE: usize = (1 << 20) / 100 * 107;
 
 fn world_of(memtable_bytes: usize, table_bytes: u64) -> (ManualClock, Database, Container) {
     let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-    let db = Options::new()
-        .fs(Arc::new(sim))
-        .clock(clock.clone())
-        .stepped()
-        .memtable_bytes(memtable_bytes)
-        .sizes(512, table_bytes, 64 << 10)
-        .reclaim_within(Duration::from_millis(WITHIN))
-        .open("/db")
-        .unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = open(
+        in_steps(&sim, &clock)
+            .memtable_bytes(memtable_bytes)
+            .sizes(512, table_bytes, 64 << 10)
+            .reclaim_within(ms(WITHIN)),
+    );
     (clock, db, c)
-}
-
-fn at(millis: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(NOW + millis)
 }
 
 /// Items of many lifetimes, from seconds to days; a tenth is overwritten, and every tenth never ends.
@@ -51,7 +39,7 @@ fn fill(db: &Database, c: &Container, items: u64) {
         let ttl = match n % 10 {
             0 => Ttl::Never,
             1 | 2 => Ttl::Inherit,
-            _ => Ttl::After(Duration::from_millis(1_000 << random.below(17))),
+            _ => after(1_000 << random.below(17)),
         };
         let value = "v".repeat(random.below(100));
         c.put_with_ttl(format!("k{:06}", n % items), value, ttl)
@@ -79,13 +67,12 @@ fn sum(buckets: &[DueBucket], to: SystemTime, of: fn(&DueBucket) -> u64) -> u64 
 #[test]
 fn the_curve_is_that_of_the_items() {
     let (clock, db, c) = world();
-    c.set_default_ttl(DefaultTtl::After(Duration::from_secs(3_600)))
-        .unwrap();
+    c.set_default_ttl(default(3_600_000)).unwrap();
     fill(&db, &c, 20_000);
     for place in 0..3 {
         match place {
             1 => db.flush().unwrap(),
-            2 => clock.advance(Duration::from_secs(100)),
+            2 => clock.advance(seconds(100)),
             _ => {}
         }
         let (due, ends, now) = (c.due(), ends(&c), db.now());
@@ -135,13 +122,13 @@ fn fill_with_groups(clock: &ManualClock, db: &Database, c: &Container, keys: usi
         let ttl = match random.below(10) {
             0 | 1 => Ttl::Never,
             2 => Ttl::Inherit,
-            _ => Ttl::After(Duration::from_secs(GROUPS[random.below(4)])),
+            _ => Ttl::After(seconds(GROUPS[random.below(4)])),
         };
         let value = "v".repeat(random.below(100));
         c.put_with_ttl(format!("k{:06}", random.below(keys)), value, ttl)
             .unwrap();
         if n % 10 == 0 {
-            clock.advance(Duration::from_millis(1));
+            clock.advance(ms(1));
         }
         if n % 500 == 0 {
             while db.step().unwrap() {}
@@ -174,15 +161,15 @@ fn check_rows(what: &str, db: &Database, c: &Container, group: u64) {
     let last_end = ends.last().map(|(end, _)| *end);
     let last_row = future.iter().rfind(|due| due.items > 0);
     assert_eq!(last_row.map(|due| due.until), last_end, "{what}");
-    for seconds in GROUPS {
+    for life in GROUPS {
         // Items that began at NOW end from here on, and within the time that the writing took.
-        let (first, last) = (at(seconds * 1_000 - 1), at(seconds * 1_000 + 4_500));
-        if first > now + Duration::from_secs(6) {
+        let (first, last) = (at(life * 1_000 - 1), at(life * 1_000 + 4_500));
+        if first > now + seconds(6) {
             let are = between(first, last);
             let said = sum(&due, last, |due| due.items) - sum(&due, first, |due| due.items);
             assert!(
                 are > 0 && said.abs_diff(are) * 100 <= are * group,
-                "{what}: {said} for {are} that live for {seconds} s: {due:?}"
+                "{what}: {said} for {are} that live for {life} s: {due:?}"
             );
         }
     }
@@ -193,14 +180,14 @@ fn check_rows(what: &str, db: &Database, c: &Container, group: u64) {
 fn the_rows_are_the_groups_that_end() {
     for (keys, group) in [(usize::MAX >> 1, 1), (12_000, 3)] {
         let (clock, db, c) = world_of(MEMTABLE, 64 << 20);
-        let ten_minutes = Duration::from_secs(600);
+        let ten_minutes = seconds(600);
         c.set_default_ttl(DefaultTtl::After(ten_minutes)).unwrap();
         fill_with_groups(&clock, &db, &c, keys);
         check_rows("written", &db, &c, group);
         db.flush().unwrap();
         check_rows("flushed", &db, &c, group);
-        for seconds in [3, 40, 700] {
-            clock.advance(Duration::from_secs(seconds));
+        for later in [3, 40, 700] {
+            clock.advance(seconds(later));
             check_rows("later", &db, &c, group);
             while db.step().unwrap() {}
             check_rows("later, and at rest", &db, &c, group);
@@ -215,13 +202,12 @@ fn the_rows_are_the_groups_that_end() {
 fn previews_are_those_of_the_groups() {
     for keys in [usize::MAX >> 1, 12_000] {
         let (clock, db, c) = world_of(MEMTABLE, 64 << 20);
-        c.set_default_ttl(DefaultTtl::After(Duration::from_secs(600)))
-            .unwrap();
+        c.set_default_ttl(default(600_000)).unwrap();
         fill_with_groups(&clock, &db, &c, keys);
         for place in 0..3 {
             match place {
                 1 => db.flush().unwrap(),
-                2 => clock.advance(Duration::from_secs(20)),
+                2 => clock.advance(seconds(20)),
                 _ => {}
             }
             let (ends, all) = (ends(&c), c.iter().count() as u64);
@@ -241,7 +227,7 @@ fn previews_are_those_of_the_groups() {
 /// Two thousand items on disk; every other one ends in 600 s, the others in 6 000 s.
 fn two_lifetimes(db: &Database, c: &Container) {
     for n in 0..2_000 {
-        let ttl = Duration::from_secs(if n % 2 == 0 { 600 } else { 6_000 });
+        let ttl = seconds(if n % 2 == 0 { 600 } else { 6_000 });
         c.put_with_ttl(format!("{n:05}"), "v".repeat(100), ttl)
             .unwrap();
     }
@@ -256,7 +242,7 @@ fn comes_back_as_said(clock: &ManualClock, db: &Database, c: &Container) {
     for bucket in &due {
         let until = bucket.until.duration_since(begun).unwrap_or_default();
         while passed < until {
-            let step = (until - passed).min(Duration::from_secs(10));
+            let step = (until - passed).min(seconds(10));
             clock.advance(step);
             passed += step;
             while db.step().unwrap() {}
@@ -285,7 +271,7 @@ fn the_disk_space_is_back_when_it_was_said() {
 fn the_disk_space_of_what_is_held_is_back_when_it_was_said() {
     let (clock, db, c) = world();
     two_lifetimes(&db, &c);
-    c.set_keep_expired(Duration::from_secs(1_000)).unwrap();
+    c.set_keep_expired(seconds(1_000)).unwrap();
     let before = |seconds: u64| sum(&c.due(), at(seconds * 1_000), |due| due.disk_bytes);
     let half = c.stats().disk_bytes / 2;
     assert_eq!(before(2_000), 0);
@@ -298,9 +284,9 @@ fn the_disk_space_of_what_is_held_is_back_when_it_was_said() {
 fn the_disk_space_of_what_a_command_ended_is_back_by_its_deadline() {
     let (clock, db, c) = world();
     two_lifetimes(&db, &c);
-    clock.advance(Duration::from_secs(100));
+    clock.advance(seconds(100));
     c.expire_before(at(1_000_000)).unwrap();
-    clock.advance(Duration::from_secs(64));
+    clock.advance(seconds(64));
     let (due, disk) = (c.due(), c.stats().disk_bytes);
     let items = |until: u64| sum(&due, at(until * 1_000), |due| due.items);
     let back = |until: u64| sum(&due, at(until * 1_000), |due| due.disk_bytes);
@@ -320,10 +306,10 @@ fn the_disk_space_of_all_that_a_command_ended_comes_back() {
     let (clock, db, c) = world();
     (0..2_000).for_each(|n| c.put(format!("{n:05}"), "v".repeat(100)).unwrap());
     db.flush().unwrap();
-    let some = Ttl::After(Duration::from_secs(4_000));
+    let some = after(4_000_000);
     (0..2_000).for_each(|n| c.put_with_ttl(format!("{n:05}-"), "v", some).unwrap());
     db.flush().unwrap();
-    clock.advance(Duration::from_secs(10));
+    clock.advance(seconds(10));
     c.expire_written_before(db.now()).unwrap();
     c.put("later", "v").unwrap();
     let (due, disk) = (c.due(), c.stats().disk_bytes);
@@ -333,7 +319,7 @@ fn the_disk_space_of_all_that_a_command_ended_comes_back() {
         "{due:?}"
     );
     assert!(sum(&due, db.now(), |due| due.items).abs_diff(4_000) <= 200);
-    clock.advance(Duration::from_secs(570));
+    clock.advance(seconds(570));
     while db.step().unwrap() {}
     assert!(c.stats().disk_bytes < disk / 10);
 }
@@ -342,8 +328,7 @@ fn the_disk_space_of_all_that_a_command_ended_comes_back() {
 fn what_a_command_ended_is_due_now() {
     let (_clock, db, c) = world();
     for n in 0..100 {
-        c.put_with_ttl(format!("{n}"), "v", Duration::from_secs(1_000))
-            .unwrap();
+        c.put_with_ttl(format!("{n}"), "v", seconds(1_000)).unwrap();
     }
     db.flush().unwrap();
     let bucket = |to: SystemTime| sum(&c.due(), to, |due| due.items);
@@ -358,13 +343,12 @@ fn what_a_command_ended_is_due_now() {
 #[test]
 fn due_items_are_in_the_order_of_their_ends() {
     let (clock, db, c) = world();
-    c.set_default_ttl(DefaultTtl::After(Duration::from_secs(3_600)))
-        .unwrap();
+    c.set_default_ttl(default(3_600_000)).unwrap();
     fill(&db, &c, 3_000);
     for place in 0..3 {
         match place {
             1 => db.flush().unwrap(),
-            2 => clock.advance(Duration::from_secs(50)),
+            2 => clock.advance(seconds(50)),
             _ => {}
         }
         let all = ends(&c);
@@ -406,7 +390,7 @@ fn due_items_are_read_where_they_are() {
     let (_clock, db, c) = world();
     for (name, days) in [("near", 1), ("far", 30)] {
         for n in 0..2_000 {
-            let ttl = Duration::from_secs(86_400 * days);
+            let ttl = seconds(86_400 * days);
             c.put_with_ttl(format!("{n:05}-{name}"), "v".repeat(100), ttl)
                 .unwrap();
         }

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use ebbtide::internals::{
     Cursor, Expected, Fs, ItemTtl, Position, Seek, Sim, Table, parse_manifest,
@@ -19,8 +19,7 @@ use ebbtide::{
     Options, Ttl,
 };
 use testkit::random::Random;
-
-const NOW: u64 = 1_767_225_600_000;
+use testkit::stage::{NOW, after, default, in_steps, ms};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Standard {
@@ -34,7 +33,7 @@ impl Standard {
         match self {
             Standard::Off => DefaultTtl::Off,
             Standard::NoDefault => DefaultTtl::NoDefault,
-            Standard::After(millis) => DefaultTtl::After(Duration::from_millis(millis)),
+            Standard::After(millis) => default(millis),
         }
     }
 
@@ -84,10 +83,7 @@ struct Stage {
 }
 
 fn options(sim: &Sim, clock: &ManualClock, table_bytes: u64) -> Options {
-    Options::new()
-        .fs(Arc::new(sim.clone()))
-        .clock(clock.clone())
-        .stepped()
+    in_steps(sim, clock)
         .sizes(4 << 10, table_bytes, 16 << 20)
         .background_rate(1 << 40)
 }
@@ -142,7 +138,7 @@ impl Stage {
         let public = match ttl {
             ItemTtl::Absent => Ttl::Inherit,
             ItemTtl::Never => Ttl::Never,
-            ItemTtl::Millis(millis) => Ttl::After(Duration::from_millis(millis)),
+            ItemTtl::Millis(millis) => after(millis),
         };
         self.c.put_with_ttl(key(n), vec![7; len], public).unwrap();
         self.record(n, ttl, Some(len));
@@ -167,7 +163,7 @@ impl Stage {
     }
 
     fn pass(&mut self, millis: u64) {
-        self.clock.advance(Duration::from_millis(millis));
+        self.clock.advance(ms(millis));
         self.now += millis;
     }
 
@@ -571,10 +567,9 @@ fn few_items_of_the_millisecond_of_a_change_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let db = Options::new().clock(clock.clone());
     let c = db.open(folder.path()).unwrap().container("c").unwrap();
-    c.put_with_ttl("ended", "v", Duration::from_millis(5))
-        .unwrap();
+    c.put_with_ttl("ended", "v", ms(5)).unwrap();
     c.put("lives", "v").unwrap();
-    clock.advance(Duration::from_millis(5));
+    clock.advance(ms(5));
     c.set_default_ttl(DefaultTtl::Off).unwrap();
     c.put_with_ttl("at once", "v", Ttl::Until(UNIX_EPOCH))
         .unwrap();

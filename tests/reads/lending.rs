@@ -11,33 +11,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use ebbtide::internals::{Fs, Sim};
 use ebbtide::{
     Chunk, Clock, Compression, Container, ContainerOptions, Database, DefaultTtl, Error, Item,
     ManualClock, Options, Reads, Snapshot, Ttl,
 };
-
-const START: u64 = 1_800_000_000_000;
+use testkit::random::Random;
+use testkit::stage::{NOW, Stage, after, bytes, default, ms, seconds, text};
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
-
-/// Numbers by chance (splitmix64).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) % end
-    }
-
-    fn one_in(&mut self, many: u64) -> bool {
-        self.below(many) == 0
-    }
-}
 
 /// How the keys of a history look: all of a length or not, alike in their first bytes or not.
 #[derive(Clone, Copy)]
@@ -52,8 +35,8 @@ enum Keys {
 impl Keys {
     const ALL: [Keys; 4] = [Keys::Numbers, Keys::LongHeads, Keys::Clumps, Keys::Mixed];
 
-    fn key(self, dice: &mut Dice, space: u64) -> Vec<u8> {
-        self.nth(dice.below(space))
+    fn key(self, dice: &mut Random, space: u64) -> Vec<u8> {
+        self.nth(dice.number(space))
     }
 
     fn nth(self, n: u64) -> Vec<u8> {
@@ -77,7 +60,7 @@ struct Phase {
 }
 
 struct World {
-    dice: Dice,
+    dice: Random,
     clock: ManualClock,
     /// By how much the clock's cheap reading is later.
     lag: Arc<AtomicU64>,
@@ -111,9 +94,9 @@ impl Clock for Coarse {
 
 impl World {
     fn new(seed: u64) -> World {
-        let mut dice = Dice(seed);
-        let clock = ManualClock::new(START);
-        let lag = Arc::new(AtomicU64::new([0, 20, 10_000][dice.below(3) as usize]));
+        let mut dice = Random(seed);
+        let clock = ManualClock::new(NOW);
+        let lag = Arc::new(AtomicU64::new([0, 20, 10_000][dice.number(3) as usize]));
         let coarse = Coarse {
             clock: clock.clone(),
             lag: lag.clone(),
@@ -123,17 +106,17 @@ impl World {
             .clock(coarse)
             .stepped()
             .max_runs(64)
-            .reads([Reads::Map, Reads::Pread][dice.below(2) as usize])
+            .reads([Reads::Map, Reads::Pread][dice.number(2) as usize])
             .memtable_bytes(1 << 20)
-            .sizes(512 << dice.below(4), 64 << 10, 1 << 20)
+            .sizes(512 << dice.number(4), 64 << 10, 1 << 20)
             .open("/db")
             .unwrap();
         let packed = [Compression::None, Compression::Zstd, Compression::Lz4];
-        let options = ContainerOptions::new().compression(packed[dice.below(3) as usize]);
+        let options = ContainerOptions::new().compression(packed[dice.number(3) as usize]);
         World {
             c: db.container_with("c", options).unwrap(),
-            keys: Keys::ALL[dice.below(4) as usize],
-            space: 100 << dice.below(6),
+            keys: Keys::ALL[dice.number(4) as usize],
+            space: 100 << dice.number(6),
             dice,
             clock,
             lag,
@@ -146,10 +129,10 @@ impl World {
         match phase.ttl {
             0 => Ttl::Inherit,
             1 => Ttl::Never,
-            2 => Duration::from_millis(500 + self.dice.below(30_000)).into(),
-            3 => Duration::from_secs(86_400).into(),
+            2 => ms(500 + self.dice.number(30_000)).into(),
+            3 => seconds(86_400).into(),
             _ => {
-                let ttl = self.dice.below(4);
+                let ttl = self.dice.number(4);
                 self.ttl(&Phase { ttl, ..*phase })
             }
         }
@@ -157,30 +140,30 @@ impl World {
 
     fn write(&mut self, phase: &Phase) {
         let key = self.keys.key(&mut self.dice, self.space);
-        if self.dice.below(100) < phase.deletes {
+        if self.dice.number(100) < phase.deletes {
             return self.c.delete(key).unwrap();
         }
         let ttl = self.ttl(phase);
-        let len = match self.dice.below(400) {
+        let len = match self.dice.number(400) {
             0 if phase.value_len > 40 => 17 << 10,
-            _ => self.dice.below(phase.value_len + 1),
+            _ => self.dice.number(phase.value_len + 1),
         };
-        let value = vec![b'a' + self.dice.below(26) as u8; len as usize];
+        let value = vec![b'a' + self.dice.number(26) as u8; len as usize];
         self.c.put_with_ttl(key, value, ttl).unwrap();
     }
 
     fn phase(&mut self) {
         let dice = &mut self.dice;
         let phase = Phase {
-            ttl: dice.below(5),
-            value_len: [0, 9, 60, 600][dice.below(4) as usize],
-            deletes: [0, 0, 5, 60][dice.below(4) as usize],
+            ttl: dice.number(5),
+            value_len: [0, 9, 60, 600][dice.number(4) as usize],
+            deletes: [0, 0, 5, 60][dice.number(4) as usize],
         };
-        for _ in 0..dice.below(1 + self.space / 2) {
+        for _ in 0..dice.number(1 + self.space / 2) {
             self.write(&phase);
         }
         self.change();
-        match self.dice.below(10) {
+        match self.dice.number(10) {
             0 => while self.db.step().unwrap() {},
             1 if self.dice.one_in(4) => self.db.compact().unwrap(),
             2 => {}
@@ -196,11 +179,11 @@ impl World {
 
     /// Something that a caller may do at any time.
     fn change(&mut self) {
-        match self.dice.below(12) {
+        match self.dice.number(12) {
             0 => {
-                let after = DefaultTtl::After(Duration::from_millis(1 + self.dice.below(60_000)));
+                let after = default(1 + self.dice.number(60_000));
                 let default = [DefaultTtl::Off, DefaultTtl::NoDefault, after];
-                let default = default[self.dice.below(3) as usize];
+                let default = default[self.dice.number(3) as usize];
                 self.c.set_default_ttl(default).unwrap();
             }
             1 => {
@@ -210,15 +193,15 @@ impl World {
                 self.c.delete_range(from..to).unwrap();
             }
             2..6 => {
-                let millis = [1, 30, 700, 5_000][self.dice.below(4) as usize];
-                self.clock.advance(Duration::from_millis(millis));
+                let millis = [1, 30, 700, 5_000][self.dice.number(4) as usize];
+                self.clock.advance(ms(millis));
             }
             _ => {}
         }
     }
 
     fn range(&mut self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-        let mut bound = || match self.dice.below(4) {
+        let mut bound = || match self.dice.number(4) {
             0 => Bound::Excluded(self.keys.key(&mut self.dice, self.space)),
             1 => Bound::Included(self.keys.key(&mut self.dice, self.space)),
             _ => Bound::Unbounded,
@@ -279,15 +262,12 @@ macro_rules! check {
             let keys: BTreeSet<Vec<u8>> = keys.filter(|key| range.contains(key)).collect();
             let found = keys.iter().filter_map(|key| $reader.item(key).unwrap());
             assert!(found.eq(items), "gets");
-            let back = $reader.range(range.clone()).rev().map(|item| {
-                let item = item.unwrap();
-                owned(item.key(), item.value())
-            });
+            let back = bytes($reader.range(range.clone()).rev()).into_iter();
             assert!(back.eq(shown.iter().rev().cloned()), "backwards");
             assert_eq!($reader.count(range.clone()).unwrap(), shown.len() as u64);
         }
-        let most = match $world.dice.below(3) {
-            0 => $world.dice.below(2 + shown.len() as u64) as usize,
+        let most = match $world.dice.number(3) {
+            0 => $world.dice.number(2 + shown.len() as u64) as usize,
             _ => usize::MAX,
         };
         let mut cursor = $reader.cursor(range.clone());
@@ -345,19 +325,10 @@ fn what_is_lent_is_what_the_iterator_shows() {
 // ones delete, or have records of another kind. What gets find says what is lent in each snapshot.
 #[test]
 fn versions_in_many_runs_are_lent_once() {
-    let clock = ManualClock::new(START);
-    let options = Options::new()
-        .fs(Arc::new(Sim::new(1)))
-        .clock(clock.clone());
-    let db = options
-        .stepped()
-        .max_runs(64)
-        .sizes(1 << 10, 64 << 10, 1 << 20)
-        .open("/db")
-        .unwrap();
-    let c = db.container("c").unwrap();
+    let many_runs = |options: Options| options.max_runs(64).sizes(1 << 10, 64 << 10, 1 << 20);
+    let Stage { clock, db, c, .. } = Stage::new(many_runs);
     let key = |n: u32| format!("all-alike-{n:05}");
-    let (mut snapshots, day) = (vec![], Duration::from_secs(86_400));
+    let (mut snapshots, day) = (vec![], seconds(86_400));
     for run in 0..24 {
         for n in (0..2_000).filter(|n| n % 12 == run % 12 || n % 7 == run % 7) {
             match run {
@@ -365,9 +336,7 @@ fn versions_in_many_runs_are_lent_once() {
                 20 => c.delete(key(n)).unwrap(),
                 21 => c.put_with_ttl(key(n), "dated", day).unwrap(),
                 22 => c.put(key(n) + "+", "a longer key").unwrap(),
-                _ => c
-                    .put_with_ttl(key(n), "ended", Duration::from_secs(1))
-                    .unwrap(),
+                _ => c.put_with_ttl(key(n), "ended", seconds(1)).unwrap(),
             }
         }
         snapshots.push(db.snapshot());
@@ -378,7 +347,7 @@ fn versions_in_many_runs_are_lent_once() {
     }
     snapshots.push(db.snapshot());
     assert!(c.stats().runs > 16);
-    clock.advance(Duration::from_secs(1));
+    clock.advance(seconds(1));
     for (number, snapshot) in snapshots.iter().enumerate() {
         let view = snapshot.container("c").unwrap();
         let keys = (0..2_000).flat_map(|n| [key(n), key(n) + "+"]);
@@ -424,7 +393,7 @@ fn what_is_lent_is_live_whatever_happens_meanwhile() {
                     at += 1;
                 }
                 (at, items) = (at + 1, items + 1);
-                match world.dice.below(60) {
+                match world.dice.number(60) {
                     0..10 => world.change(),
                     10 => world.phase(),
                     11 => while world.db.step().unwrap() {},
@@ -457,7 +426,7 @@ fn an_iterator_shows_what_lives_when_it_is_asked() {
             let mut left: VecDeque<Vec<u8>> = keys.collect();
             let mut iter = world.c.iter();
             // Walks in one direction, from one item to some dozens.
-            let turns = [2, 20, 100][world.dice.below(3) as usize];
+            let turns = [2, 20, 100][world.dice.number(3) as usize];
             let mut forwards = true;
             loop {
                 forwards ^= world.dice.one_in(turns);
@@ -488,7 +457,7 @@ fn an_iterator_shows_what_lives_when_it_is_asked() {
                 if item.is_none() {
                     break;
                 }
-                match world.dice.below(60) {
+                match world.dice.number(60) {
                     0..10 => world.change(),
                     10 => world.phase(),
                     11 => while world.db.step().unwrap() {},
@@ -502,84 +471,71 @@ fn an_iterator_shows_what_lives_when_it_is_asked() {
 }
 
 /// A thousand items with these ttls, in tables.
-fn a_thousand(clock: &ManualClock, sim: &Sim, ttl: Ttl) -> (Database, Container) {
-    let options = Options::new()
-        .fs(Arc::new(sim.clone()))
-        .clock(clock.clone());
-    let db = options
-        .stepped()
-        .sizes(1 << 10, 64 << 10, 1 << 20)
-        .open("/db")
-        .unwrap();
-    let c = db.container("c").unwrap();
+fn a_thousand(ttl: Ttl) -> Stage {
+    let f = Stage::new(|options| options.sizes(1 << 10, 64 << 10, 1 << 20));
     for n in 0..1_000 {
-        c.put_with_ttl(key(n), "v", ttl).unwrap();
+        f.c.put_with_ttl(key(n), "v", ttl).unwrap();
     }
-    db.flush().unwrap();
-    (db, c)
+    f.db.flush().unwrap();
+    f
 }
 
 fn key(n: u32) -> String {
     format!("{n:04}")
 }
 
-// A minute asleep over an item.
-#[test]
-fn nothing_is_lent_whose_end_came_during_the_call_for_the_item_before() {
-    let (clock, sim) = (ManualClock::new(START), Sim::new(1));
-    let ttl = Ttl::After(Duration::from_secs(60));
-    let (_db, c) = a_thousand(&clock, &sim, ttl);
-    c.put_with_ttl(key(500), "later", Ttl::Never).unwrap();
-    let mut lent = vec![];
-    let end = c.for_each(.., |key, _| {
-        lent.push(String::from_utf8(key.to_vec()).unwrap());
-        if lent.len() == 20 {
-            clock.advance(Duration::from_secs(60));
-        }
-        ControlFlow::<()>::Continue(())
-    });
-    assert!(end.unwrap().is_continue());
-    let expected: Vec<String> = (0..20).chain([500]).map(key).collect();
-    assert_eq!(lent, expected);
-}
-
 fn key_of(item: ebbtide::Result<Item>) -> String {
-    String::from_utf8(item.unwrap().key().to_vec()).unwrap()
+    text(item.unwrap().key())
 }
 
-// The same of an iterator, which takes no second look at what it will return.
+/// The keys that are lent, or that an iterator shows; after twenty of them something is done.
+fn shown(c: &Container, is_lent: bool, after_twenty: impl Fn()) -> Vec<String> {
+    let mut keys = vec![];
+    let mut add = |key: &[u8]| {
+        keys.push(text(key));
+        if keys.len() == 20 {
+            after_twenty();
+        }
+    };
+    if is_lent {
+        let end = c.for_each(.., |key, _| {
+            add(key);
+            ControlFlow::<()>::Continue(())
+        });
+        assert!(end.unwrap().is_continue());
+    } else {
+        c.iter().for_each(|item| add(item.unwrap().key()));
+    }
+    keys
+}
+
+// A minute asleep over an item; an iterator takes no second look at what it will return.
 #[test]
-fn an_iterator_returns_nothing_whose_end_came_after_the_item_before() {
-    let (clock, sim) = (ManualClock::new(START), Sim::new(1));
-    let ttl = Ttl::After(Duration::from_secs(60));
-    let (_db, c) = a_thousand(&clock, &sim, ttl);
-    c.put_with_ttl(key(500), "later", Ttl::Never).unwrap();
-    let mut items = c.iter();
-    let mut shown: Vec<String> = items.by_ref().take(20).map(key_of).collect();
-    clock.advance(Duration::from_secs(60));
-    shown.extend(items.map(key_of));
-    let expected: Vec<String> = (0..20).chain([500]).map(key).collect();
-    assert_eq!(shown, expected);
+fn nothing_is_shown_whose_end_came_after_the_item_before() {
+    for is_lent in [true, false] {
+        let f = a_thousand(after(60_000));
+        f.c.put_with_ttl(key(500), "later", Ttl::Never).unwrap();
+        let found = shown(&f.c, is_lent, || f.pass(60_000));
+        let expected: Vec<String> = (0..20).chain([500]).map(key).collect();
+        assert_eq!(found, expected, "lent: {is_lent}");
+    }
 }
 
 #[test]
-fn a_changed_default_counts_for_the_next_item_of_an_iterator() {
-    let (clock, sim) = (ManualClock::new(START), Sim::new(1));
-    let (_db, c) = a_thousand(&clock, &sim, Ttl::Inherit);
-    clock.advance(Duration::from_secs(60));
-    let mut items = c.iter();
-    assert_eq!(items.by_ref().take(20).map(key_of).count(), 20);
-    let minute = DefaultTtl::After(Duration::from_secs(60));
-    c.set_default_ttl(minute).unwrap();
-    assert!(items.next().is_none());
+fn a_changed_default_counts_for_the_next_item() {
+    for is_lent in [true, false] {
+        let f = a_thousand(Ttl::Inherit);
+        f.pass(60_000);
+        let minute = || f.c.set_default_ttl(default(60_000)).unwrap();
+        assert_eq!(shown(&f.c, is_lent, minute).len(), 20, "lent: {is_lent}");
+    }
 }
 
 // It asks before each item, though it knows that many follow which are live.
 #[test]
 fn an_iterator_says_what_was_closed_or_dropped_since_the_item_before() {
     for closes in [false, true] {
-        let (clock, sim) = (ManualClock::new(START), Sim::new(1));
-        let (db, c) = a_thousand(&clock, &sim, Ttl::Inherit);
+        let Stage { db, c, .. } = a_thousand(Ttl::Inherit);
         let mut items = c.iter();
         assert_eq!(items.by_ref().take(20).map(key_of).count(), 20);
         match closes {
@@ -596,15 +552,13 @@ fn an_iterator_says_what_was_closed_or_dropped_since_the_item_before() {
 // Expired records that nobody reads still hide the older versions of their keys, wherever they begin.
 #[test]
 fn an_iterator_shows_nothing_that_unread_records_hide() {
-    let (clock, sim) = (ManualClock::new(START), Sim::new(1));
-    let (db, c) = a_thousand(&clock, &sim, Ttl::Never);
+    let Stage { clock, db, c, .. } = a_thousand(Ttl::Never);
     for n in 100..900 {
-        c.put_with_ttl(key(n), "ends", Duration::from_secs(1))
-            .unwrap();
+        c.put_with_ttl(key(n), "ends", seconds(1)).unwrap();
     }
     db.flush().unwrap();
     assert_eq!(c.stats().runs, 2);
-    clock.advance(Duration::from_secs(1));
+    clock.advance(seconds(1));
     let expected: Vec<String> = (0..100).chain(900..1_000).map(key).collect();
     assert_eq!(c.iter().map(key_of).collect::<Vec<_>>(), expected);
     for from in (0..100).step_by(7) {
@@ -616,8 +570,7 @@ fn an_iterator_shows_nothing_that_unread_records_hide() {
 // A key is shown by one end alone, wherever the two meet.
 #[test]
 fn the_ends_of_an_iterator_meet() {
-    let (clock, sim) = (ManualClock::new(START), Sim::new(1));
-    let (_db, c) = a_thousand(&clock, &sim, Ttl::Inherit);
+    let Stage { c, db: _db, .. } = a_thousand(Ttl::Inherit);
     for from_the_front in (0..1_000).step_by(7) {
         let mut items = c.iter();
         let mut shown: Vec<String> = items.by_ref().take(from_the_front).map(key_of).collect();
@@ -630,36 +583,14 @@ fn the_ends_of_an_iterator_meet() {
     }
 }
 
-// A change of the default counts for the next item.
-#[test]
-fn a_changed_default_counts_at_once() {
-    let (clock, sim) = (ManualClock::new(START), Sim::new(1));
-    let (_db, c) = a_thousand(&clock, &sim, Ttl::Inherit);
-    clock.advance(Duration::from_secs(60));
-    let mut lent = 0;
-    let end = c.for_each(.., |_, _| {
-        lent += 1;
-        if lent == 20 {
-            let minute = DefaultTtl::After(Duration::from_secs(60));
-            c.set_default_ttl(minute).unwrap();
-        }
-        ControlFlow::<()>::Continue(())
-    });
-    assert!(end.unwrap().is_continue());
-    assert_eq!(lent, 20);
-}
-
 // A leap that is corrected while an item is lent.
 #[test]
 fn what_a_leading_clock_hides_is_lent_when_it_has_come_back() {
     const MINUTE: u64 = 60_000;
-    let clock = ManualClock::new(START);
-    let options = Options::new().fs(Arc::new(Sim::new(1))).stepped();
-    let db = options.clock(clock.clone()).open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    let Stage { clock, db, c, .. } = Stage::new(|options| options);
     for key in ["a", "b", "c", "d"] {
         let ttl = match key {
-            "c" => Ttl::After(Duration::from_secs(90 * 60)),
+            "c" => Ttl::After(seconds(90 * 60)),
             _ => Ttl::Never,
         };
         c.put_with_ttl(key, "v", ttl).unwrap();
@@ -669,8 +600,8 @@ fn what_a_leading_clock_hides_is_lent_when_it_has_come_back() {
     let end = c.for_each(.., |key, _| {
         lent += std::str::from_utf8(key).unwrap();
         match key {
-            b"a" => clock.jump(START + 120 * MINUTE),
-            b"b" => clock.jump(START + MINUTE),
+            b"a" => clock.jump(NOW + 120 * MINUTE),
+            b"b" => clock.jump(NOW + MINUTE),
             _ => {}
         }
         ControlFlow::<()>::Continue(())
@@ -681,8 +612,7 @@ fn what_a_leading_clock_hides_is_lent_when_it_has_come_back() {
 
 #[test]
 fn whoever_is_lent_an_item_may_do_anything() {
-    let (clock, sim) = (ManualClock::new(START), Sim::new(1));
-    let (db, c) = a_thousand(&clock, &sim, Ttl::Never);
+    let Stage { db, c, .. } = a_thousand(Ttl::Never);
     // It writes to the container, which is not seen.
     let mut lent = 0;
     let end = c.for_each(.., |key, _| {
@@ -723,9 +653,9 @@ fn tables(sim: &Sim) -> usize {
 // A reader that takes long over an item keeps no table that is obsolete.
 #[test]
 fn tables_are_given_back_while_an_item_is_lent() {
-    let (clock, sim) = (ManualClock::new(START), Sim::new(1));
-    let ttl = Ttl::After(Duration::from_secs(60));
-    let (db, c) = a_thousand(&clock, &sim, ttl);
+    let Stage {
+        clock, sim, db, c, ..
+    } = a_thousand(after(60_000));
     c.put("9999", "stays").unwrap();
     db.flush().unwrap();
     let (before, mut lent) = (tables(&sim), 0);
@@ -733,7 +663,7 @@ fn tables_are_given_back_while_an_item_is_lent() {
     let end = c.for_each(.., |_, _| {
         lent += 1;
         if lent == 10 {
-            clock.advance(Duration::from_secs(86_400));
+            clock.advance(seconds(86_400));
             while db.step().unwrap() {}
             assert!(tables(&sim) < before, "{} of {before}", tables(&sim));
         }
@@ -746,8 +676,7 @@ fn tables_are_given_back_while_an_item_is_lent() {
 // An iterator at rest keeps no table that is obsolete, and goes on behind its last item.
 #[test]
 fn tables_are_given_back_by_an_iterator_at_rest() {
-    let (clock, sim) = (ManualClock::new(START), Sim::new(1));
-    let (db, c) = a_thousand(&clock, &sim, Ttl::Inherit);
+    let Stage { sim, db, c, .. } = a_thousand(Ttl::Inherit);
     let mut items = c.iter();
     let mut shown: Vec<String> = items.by_ref().take(20).map(key_of).collect();
     for n in (0..1_000).filter(|n| n % 3 > 0) {

@@ -6,55 +6,38 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
-use std::time::Duration;
 
 use ebbtide::internals::Sim;
 use ebbtide::{
     Bytes, Chunk, Compression, Container, ContainerOptions, Cursor, Database, DefaultTtl,
     ManualClock, Options, Reads, Result, Ttl, View,
 };
-
-const START: u64 = 1_800_000_000_000;
+use testkit::random::Random;
+use testkit::stage::{NOW, bytes, default, in_steps, ms};
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// Numbers by chance (splitmix64).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) % end
-    }
-
-    fn key(&mut self) -> Vec<u8> {
-        let n = self.below(400);
-        // Some are beginnings of others.
-        match n % 7 {
-            0 => format!("{:02}", n % 100).into_bytes(),
-            _ => format!("{n:03}").into_bytes(),
-        }
-    }
-
-    fn bound(&mut self) -> Bound<Vec<u8>> {
-        match self.below(4) {
-            0 => Bound::Excluded(self.key()),
-            1 => Bound::Included(self.key()),
-            _ => Bound::Unbounded,
-        }
-    }
-
-    fn range(&mut self) -> KeyRange {
-        (self.bound(), self.bound())
+fn key(dice: &mut Random) -> Vec<u8> {
+    let n = dice.number(400);
+    // Some are beginnings of others.
+    match n % 7 {
+        0 => format!("{:02}", n % 100).into_bytes(),
+        _ => format!("{n:03}").into_bytes(),
     }
 }
 
+fn range(dice: &mut Random) -> KeyRange {
+    let mut bound = || match dice.number(4) {
+        0 => Bound::Excluded(key(dice)),
+        1 => Bound::Included(key(dice)),
+        _ => Bound::Unbounded,
+    };
+    (bound(), bound())
+}
+
 struct World {
-    dice: Dice,
+    dice: Random,
     clock: ManualClock,
     db: Database,
     c: Container,
@@ -62,17 +45,14 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> World {
-        let clock = ManualClock::new(START);
-        let db = Options::new()
-            .fs(Arc::new(Sim::new(seed)))
-            .clock(clock.clone())
-            .stepped()
+        let clock = ManualClock::new(NOW);
+        let db = in_steps(&Sim::new(seed), &clock)
             .memtable_bytes(16 << 10)
             .sizes(256, 4 << 10, 4 << 10)
             .open("/db")
             .unwrap();
         World {
-            dice: Dice(seed),
+            dice: Random(seed),
             c: db.container("c").unwrap(),
             clock,
             db,
@@ -81,48 +61,40 @@ impl World {
 
     fn write(&mut self) {
         let (c, dice) = (&self.c, &mut self.dice);
-        match dice.below(40) {
-            0 => c.delete_range(dice.range()).unwrap(),
-            1..4 => c.delete(dice.key()).unwrap(),
-            4..8 => drop(c.touch(dice.key()).unwrap()),
+        match dice.number(40) {
+            0 => c.delete_range(range(dice)).unwrap(),
+            1..4 => c.delete(key(dice)).unwrap(),
+            4..8 => drop(c.touch(key(dice)).unwrap()),
             8 => {
-                let after = DefaultTtl::After(Duration::from_millis(1 + dice.below(20_000)));
+                let after = default(1 + dice.number(20_000));
                 let default = [DefaultTtl::Off, DefaultTtl::NoDefault, after];
-                c.set_default_ttl(default[dice.below(3) as usize]).unwrap();
+                c.set_default_ttl(default[dice.number(3) as usize]).unwrap();
             }
-            9 if dice.below(20) == 0 => c.clear().unwrap(),
+            9 if dice.number(20) == 0 => c.clear().unwrap(),
             _ => {
-                let ttl = match dice.below(4) {
+                let ttl = match dice.number(4) {
                     0 => Ttl::Inherit,
                     1 => Ttl::Never,
-                    _ => Duration::from_millis(1 + dice.below(10_000)).into(),
+                    _ => ms(1 + dice.number(10_000)).into(),
                 };
-                let value = vec![b'a' + dice.below(26) as u8; dice.below(200) as usize];
-                c.put_with_ttl(dice.key(), value, ttl).unwrap();
+                let value = vec![b'a' + dice.number(26) as u8; dice.number(200) as usize];
+                c.put_with_ttl(key(dice), value, ttl).unwrap();
             }
         }
     }
 
     fn turn(&mut self) {
-        for _ in 0..self.dice.below(80) {
+        for _ in 0..self.dice.number(80) {
             self.write();
         }
-        match self.dice.below(8) {
+        match self.dice.number(8) {
             0 => self.db.flush().unwrap(),
             1 => while self.db.step().unwrap() {},
             _ => {}
         }
-        let millis = [0, 1, 100, 1_000][self.dice.below(4) as usize];
-        self.clock.advance(Duration::from_millis(millis));
+        let millis = [0, 1, 100, 1_000][self.dice.number(4) as usize];
+        self.clock.advance(ms(millis));
     }
-}
-
-fn pairs(iter: ebbtide::Iter) -> Pairs {
-    iter.map(|item| {
-        let (key, value) = item.unwrap().into_parts();
-        (key.to_vec(), value.to_vec())
-    })
-    .collect()
 }
 
 fn of_chunk(chunk: Chunk<'_>) -> Pairs {
@@ -138,80 +110,30 @@ fn owned((key, value): (&[u8], &[u8])) -> (Vec<u8>, Vec<u8>) {
     (key.to_vec(), value.to_vec())
 }
 
-fn chunks(mut next: impl FnMut() -> Option<Pairs>) -> Pairs {
-    let mut all = vec![];
-    while let Some(chunk) = next() {
-        assert!(!chunk.is_empty());
-        all.extend(chunk);
-    }
-    all
-}
-
-/// All ways of reading a range of it agree.
+/// All ways of reading a range of it agree; cursors and what is lent have histories of their own.
 macro_rules! check {
     ($reader:expr, $range:expr, $dice:expr) => {{
         let (c, range) = (&$reader, $range);
-        let expected = pairs(c.range(range.clone()));
+        let expected = bytes(c.range(range.clone()));
         let keys: Vec<Vec<u8>> = expected.iter().map(|(key, _)| key.clone()).collect();
-        let backwards: Pairs = expected.iter().rev().cloned().collect();
 
         assert_eq!(c.count(range.clone()).unwrap(), expected.len() as u64);
-        let bytes: usize = expected
-            .iter()
-            .map(|(key, value)| key.len() + value.len())
-            .sum();
-        assert_eq!(c.size_estimate(range.clone()), bytes as u64);
+        let sizes = expected.iter().map(|(key, value)| key.len() + value.len());
+        assert_eq!(c.size_estimate(range.clone()), sizes.sum::<usize>() as u64);
         let found: Result<Vec<Bytes>> = c.keys(range.clone()).collect();
         assert_eq!(found.unwrap(), keys);
         let found: Result<Vec<Bytes>> = c.keys(range.clone()).rev().collect();
         assert!(found.unwrap().iter().eq(keys.iter().rev()));
 
-        let asked: Vec<Vec<u8>> = keys
-            .iter()
-            .cloned()
-            .chain((0..9).map(|_| $dice.key()))
-            .collect();
+        let others = (0..9).map(|_| key(&mut $dice));
+        let asked: Vec<Vec<u8>> = keys.iter().cloned().chain(others).collect();
         let many = c.get_many(&asked).unwrap();
         assert_eq!(many.len(), asked.len());
         for (key, value) in asked.iter().zip(many) {
             assert_eq!(value, c.get(key).unwrap());
         }
 
-        let mut seen: Pairs = vec![];
-        let most = $dice.below(2 + 2 * expected.len() as u64) as usize;
-        let end = c.for_each(range.clone(), |key, value| {
-            if seen.len() == most {
-                return ControlFlow::Break(key.to_vec());
-            }
-            seen.push(owned((key, value)));
-            ControlFlow::Continue(())
-        });
-        let stopped = keys.get(most).cloned();
-        assert_eq!(end.unwrap().break_value(), stopped);
-        assert_eq!(seen, expected[..most.min(expected.len())]);
-
-        let mut cursor = c.cursor(range.clone());
-        assert!(
-            cursor.prev_chunk().unwrap().is_none(),
-            "it stands before all"
-        );
-        assert_eq!(
-            chunks(|| cursor.next_chunk().unwrap().map(of_chunk)),
-            expected
-        );
-        assert!(cursor.next_chunk().unwrap().is_none());
-        assert_eq!(
-            chunks(|| cursor.prev_chunk().unwrap().map(of_chunk)),
-            backwards
-        );
-        cursor.seek_to_end();
-        assert!(cursor.next_chunk().unwrap().is_none());
-        assert_eq!(
-            chunks(|| cursor.prev_chunk().unwrap().map(of_chunk)),
-            backwards
-        );
-
-        let all = pairs(c.iter());
+        let all = bytes(c.iter());
         let pair_of = |item: ebbtide::Item| (item.key().to_vec(), item.value().to_vec());
         assert_eq!(c.first().unwrap().map(pair_of), all.first().cloned());
         assert_eq!(c.last().unwrap().map(pair_of), all.last().cloned());
@@ -233,15 +155,15 @@ fn every_way_of_reading_shows_what_an_iterator_shows() {
         let mut views: Vec<View> = vec![];
         for _ in 0..40 {
             world.turn();
-            let range = world.dice.range();
+            let range = range(&mut world.dice);
             check!(world.c, range.clone(), world.dice);
             for view in &views {
                 check!(*view, range.clone(), world.dice);
             }
-            if world.dice.below(4) == 0 {
+            if world.dice.number(4) == 0 {
                 views.push(world.db.snapshot().container("c").unwrap());
             }
-            if world.dice.below(6) == 0 && !views.is_empty() {
+            if world.dice.number(6) == 0 && !views.is_empty() {
                 drop(views.remove(0));
             }
         }
@@ -260,7 +182,7 @@ impl HeldCursor {
     /// The items that an iterator shows of the range on either side of the gap, at this moment.
     fn expected(&self, forwards: bool) -> Pairs {
         let is_before = |key: &[u8]| self.gap.as_ref().is_none_or(|gap| key < &gap[..]);
-        let mut found = pairs(self.view.range(self.range.clone()));
+        let mut found = bytes(self.view.range(self.range.clone()));
         found.retain(|(key, _)| is_before(key) != forwards);
         if !forwards {
             found.reverse();
@@ -303,10 +225,10 @@ fn a_cursor_that_is_held_shows_what_lives_when_it_is_asked() {
         let mut held: Vec<HeldCursor> = vec![];
         for _ in 0..80 {
             world.turn();
-            if world.dice.below(3) == 0 {
-                let (range, snapshot) = (world.dice.range(), world.db.snapshot());
+            if world.dice.number(3) == 0 {
+                let (range, snapshot) = (range(&mut world.dice), world.db.snapshot());
                 let view = snapshot.container("c").unwrap();
-                let cursor = match world.dice.below(2) {
+                let cursor = match world.dice.number(2) {
                     0 => world.c.cursor(range.clone()),
                     _ => view.cursor(range.clone()),
                 };
@@ -319,14 +241,14 @@ fn a_cursor_that_is_held_shows_what_lives_when_it_is_asked() {
             }
             for one in &mut held {
                 for _ in 0..3 {
-                    match world.dice.below(8) {
+                    match world.dice.number(8) {
                         0 => one.seek(None),
-                        1 | 2 => one.seek(Some(world.dice.key())),
+                        1 | 2 => one.seek(Some(key(&mut world.dice))),
                         3 | 4 => one.take(false),
                         _ => one.take(true),
                     }
-                    if world.dice.below(6) == 0 {
-                        world.clock.advance(Duration::from_millis(500));
+                    if world.dice.number(6) == 0 {
+                        world.clock.advance(ms(500));
                     }
                 }
             }
@@ -413,11 +335,8 @@ fn each_item_is_drawn_as_often_as_any_other() {
     for key in ["a", "b", "c", "d"] {
         world.c.put(key, "v").unwrap();
     }
-    world
-        .c
-        .put_with_ttl("gone", "v", Duration::from_millis(1))
-        .unwrap();
-    world.clock.advance(Duration::from_millis(1));
+    world.c.put_with_ttl("gone", "v", ms(1)).unwrap();
+    world.clock.advance(ms(1));
     let mut drawn = BTreeMap::new();
     for _ in 0..4_000 {
         let item = world.c.random().unwrap().unwrap();
@@ -435,9 +354,7 @@ fn each_item_is_drawn_wherever_it_lies() {
     let c = &world.c;
     let key = |n: u32| format!("{n:03}").into_bytes();
     let put = |n: u32| match n % 4 {
-        0 => c
-            .put_with_ttl(key(n), "v", Duration::from_millis(1))
-            .unwrap(),
+        0 => c.put_with_ttl(key(n), "v", ms(1)).unwrap(),
         _ => c.put(key(n), "v").unwrap(),
     };
     (0..200).for_each(put);
@@ -448,7 +365,7 @@ fn each_item_is_drawn_wherever_it_lies() {
         .for_each(|n| c.delete(key(n)).unwrap());
     world.db.flush().unwrap();
     (250..400).for_each(put);
-    world.clock.advance(Duration::from_millis(1));
+    world.clock.advance(ms(1));
     let live: Vec<Vec<u8>> = c.iter().map(|item| item.unwrap().key().to_vec()).collect();
     let mut drawn: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
     for _ in 0..40 * live.len() {
@@ -483,20 +400,20 @@ fn many_keys_are_found_however_files_are_read() {
         let c = db
             .container_with("c", ContainerOptions::new().compression(compression))
             .unwrap();
-        let mut dice = Dice(7);
+        let dice = &mut Random(7);
         for _ in 0..4 {
             for _ in 0..300 {
-                let len = [0, 100, 20_000][dice.below(3) as usize];
-                let value = vec![b'a' + dice.below(26) as u8; len];
-                c.put(dice.key(), value).unwrap();
+                let len = [0, 100, 20_000][dice.number(3) as usize];
+                let value = vec![b'a' + dice.number(26) as u8; len];
+                c.put(key(dice), value).unwrap();
             }
             db.flush().unwrap();
             for _ in 0..30 {
-                c.delete(dice.key()).unwrap();
+                c.delete(key(dice)).unwrap();
             }
         }
         c.delete_range("100".."120").unwrap();
-        let asked: Vec<Vec<u8>> = (0..1_000).map(|_| dice.key()).collect();
+        let asked: Vec<Vec<u8>> = (0..1_000).map(|_| key(dice)).collect();
         let many = c.get_many(&asked).unwrap();
         let found = many.iter().flatten().count();
         assert!((100..900).contains(&found), "{found}");

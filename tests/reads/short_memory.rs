@@ -10,13 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ebbtide::internals::{Fault, FaultPlan, Fs, Sim, pretend_memory_is_short};
-use ebbtide::{
-    AtOnce, Compression, Container, Database, DefaultTtl, ManualClock, Options, Reads, Ttl,
-};
+use ebbtide::internals::{Fault, Fs, Sim, pretend_memory_is_short};
+use ebbtide::{AtOnce, Compression, Container, Database, DefaultTtl, ManualClock, Reads, Ttl};
+use testkit::stage::{NOW, fail_from_now, in_steps, seconds};
 
-const START: u64 = 1_800_000_000_000;
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = seconds(60);
 const ITEMS: u32 = 200;
 /// A record of these items in the cache.
 const RECORD_BYTES: u64 = 100;
@@ -31,11 +29,8 @@ struct World {
 
 /// A database with items in one table.
 fn world(reads: Reads, compression: Compression, cache_bytes: usize) -> World {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
-    let db = Options::new()
-        .clock(clock.clone())
-        .fs(Arc::new(sim.clone()))
-        .stepped()
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let db = in_steps(&sim, &clock)
         .reads(reads)
         .compression(compression)
         .cache_bytes(cache_bytes)
@@ -77,6 +72,19 @@ impl World {
     fn get(&self, n: u32) -> Option<Vec<u8>> {
         self.items.get(key(n)).unwrap().map(|value| value.to_vec())
     }
+
+    fn get_each(&self) {
+        (0..ITEMS).for_each(|n| assert!(self.get(n).is_some()));
+    }
+
+    /// One call for all finds what a get of each finds.
+    fn get_many(&self) {
+        let keys: Vec<_> = (0..ITEMS).map(key).collect();
+        let values = self.items.get_many(&keys).unwrap();
+        for (n, value) in (0..ITEMS).zip(values) {
+            assert_eq!(self.get(n).unwrap(), value.unwrap().to_vec());
+        }
+    }
 }
 
 #[test]
@@ -90,11 +98,7 @@ fn a_record_that_was_got_is_got_again_without_the_file() {
             }
             let (read, full) = (world.reads(), world.db.cached_bytes());
             assert!(full >= empty + u64::from(ITEMS) * RECORD_BYTES, "{full}");
-            let keys: Vec<_> = (0..ITEMS).map(key).collect();
-            let values = world.items.get_many(&keys).unwrap();
-            for (n, value) in (0..ITEMS).zip(values) {
-                assert_eq!(world.get(n).unwrap(), value.unwrap().to_vec());
-            }
+            world.get_many();
             assert_eq!((world.reads(), world.db.cached_bytes()), (read, full));
         }
     }
@@ -149,9 +153,7 @@ fn expired_items_are_not_shown_and_leave_memory_by_the_clock() {
                 }
                 world.db.flush().unwrap();
             }
-            for n in 0..ITEMS {
-                assert!(world.get(n).is_some());
-            }
+            world.get_each();
             let full = world.db.cached_bytes();
             world.clock.advance(10 * MINUTE);
             if !own_ttl {
@@ -174,9 +176,7 @@ fn expired_items_are_not_shown_and_leave_memory_by_the_clock() {
 fn records_leave_memory_when_memory_is_no_longer_short() {
     let world = world(Reads::Map, Compression::None, 1 << 20);
     let empty = world.db.cached_bytes();
-    for n in 0..ITEMS {
-        assert!(world.get(n).is_some());
-    }
+    world.get_each();
     pretend_memory_is_short(false);
     for _ in 0..2 {
         assert!(world.get(1).is_some());
@@ -190,15 +190,11 @@ fn records_leave_memory_when_memory_is_no_longer_short() {
 #[test]
 fn records_are_used_as_long_as_they_are_there() {
     let world = world(Reads::Pread, Compression::None, 1 << 20);
-    for n in 0..ITEMS {
-        assert!(world.get(n).is_some());
-    }
+    world.get_each();
     pretend_memory_is_short(false);
     let read = world.reads();
-    let keys: Vec<_> = (0..ITEMS).map(key).collect();
-    let values = world.items.get_many(&keys).unwrap();
-    for (n, value) in (0..ITEMS).zip(values) {
-        assert_eq!(world.get(n).unwrap(), value.unwrap().to_vec());
+    world.get_many();
+    for n in 0..ITEMS {
         let at_once = world.items.try_get(key(n)).unwrap();
         assert!(
             matches!(at_once, AtOnce::Ready(Some(_))),
@@ -249,12 +245,7 @@ fn what_cannot_be_read_past_the_cache_of_the_system_is_read_in_the_map() {
     let world = world(Reads::Map, Compression::None, 1);
     assert!(world.get(0).is_some());
     assert!(get_all(&world, 2) > 0.5);
-    let plan = FaultPlan {
-        at: 0,
-        kind: Fault::Io,
-        lasting: true,
-    };
-    world.sim.fail_where(plan, |call| call.operation == "read");
+    fail_from_now(&world.sim, Fault::Io, |call| call.operation == "read");
     // After the first failure it is not tried for long.
     let read = get_all(&world, 4);
     assert!(read < 0.05, "{read}");

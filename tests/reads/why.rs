@@ -3,14 +3,12 @@
 //! Method: a database on a simulated disk with a manual clock, background work step by step; one history for each reason, and
 //! random ones compared with reads.
 
-// Tests are a world of their own: they touch files, time and threads as they like.
-#![allow(clippy::disallowed_methods)]
-
 use std::time::SystemTime;
 
 use ebbtide::{Container, DefaultTtl, Error, Explanation, Fate, StoredIn, Ttl};
+use testkit::assert_is;
 use testkit::random::Random;
-use testkit::stage::{self, Stage, seconds, small};
+use testkit::stage::{self, Stage, after, default, seconds, small};
 
 fn stage() -> Stage {
     Stage::new(|options| small(options).reclaim_within(seconds(100)))
@@ -44,7 +42,7 @@ fn each_reason_is_named() {
     assert_eq!(newest(&c, "k"), Fate::Delete);
     c.put("by default", "v").unwrap();
     c.put("floored", "v").unwrap();
-    c.set_default_ttl(DefaultTtl::After(seconds(5))).unwrap();
+    c.set_default_ttl(default(5_000)).unwrap();
     clock.advance(seconds(5));
     assert_eq!(
         newest(&c, "by default"),
@@ -52,10 +50,7 @@ fn each_reason_is_named() {
     );
     c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     let floored = newest(&c, "floored");
-    assert!(
-        matches!(floored, Fate::ExpiredBeforeChange { .. }),
-        "{floored}"
-    );
+    assert_is!(floored, Fate::ExpiredBeforeChange { .. });
     c.put_with_ttl("told", "v", seconds(60)).unwrap();
     let put = c.item("told").unwrap().unwrap().version();
     c.expire_before(at(1_000)).unwrap();
@@ -84,7 +79,7 @@ fn each_stored_version_is_shown_where_it_lies() {
     assert_eq!((new.version, old.version), (second, first));
     assert_eq!(
         (new.ttl, old.ttl),
-        (Some(Ttl::Inherit), Some(Ttl::After(seconds(3_600))))
+        (Some(Ttl::Inherit), Some(after(3_600_000)))
     );
     assert!(
         matches!(new.place, StoredIn::Memory { segments: Some((first, last)) } if first <= last)
@@ -155,9 +150,6 @@ fn a_key_that_cannot_be_is_refused() {
     let Stage { c, .. } = stage();
     for key in [vec![], vec![1; 65_536]] {
         let refused = c.explain(&key).unwrap_err();
-        assert!(
-            matches!(refused, Error::InvalidArgument { .. }),
-            "{refused}"
-        );
+        assert_is!(refused, Error::InvalidArgument { .. });
     }
 }

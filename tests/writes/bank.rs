@@ -3,18 +3,15 @@
 //! Method: a bank, whose transfers run on threads while copies of its disk are opened, as a kill or a power cut leaves it. Random
 //! histories of transactions that are held open stand in tests/contract/model.rs.
 
-// Tests are a world of their own: they touch files, time and threads as they like.
-#![allow(clippy::disallowed_methods)]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use ebbtide::internals::Sim;
-use ebbtide::{Batch, Container, Database, ManualClock, Options, Result};
+use ebbtide::{Batch, Container, Database, ManualClock, Result};
 use testkit::random::Random;
-use testkit::stage::{NOW, after};
+use testkit::stage::{NOW, after, ms, on};
 
 /// Accounts, each open for a lease that transfers prolong. What one holds is on record in `deposits`, which does not
 /// expire. Of an account whose lease has ended nothing is transferred; it is opened again, with what is on record.
@@ -31,10 +28,7 @@ const EACH: u64 = 100;
 
 impl Bank {
     fn open(sim: &Sim, clock: &ManualClock) -> Bank {
-        let options = Options::new()
-            .clock(clock.clone())
-            .fs(Arc::new(sim.clone()))
-            .memtable_bytes(64 << 10);
+        let options = on(sim, clock).memtable_bytes(64 << 10);
         let db = options.open("/db").unwrap();
         let container = |name| db.container(name).unwrap();
         Bank {
@@ -106,7 +100,7 @@ impl Bank {
             let receipt = receipt.unwrap();
             let ends: u64 = String::from_utf8_lossy(receipt.value()).parse().unwrap();
             assert!(
-                receipt.written_at() < UNIX_EPOCH + Duration::from_millis(ends),
+                receipt.written_at() < UNIX_EPOCH + ms(ends),
                 "transferred by a lease that had ended"
             );
         }
@@ -130,7 +124,7 @@ fn the_sum_of_a_bank_holds_through_expiry_kills_and_power_cuts() {
                 let mut random = Random(seed);
                 while !is_over.load(Ordering::SeqCst) {
                     if random.one_in(4) {
-                        clock.advance(Duration::from_millis(1));
+                        clock.advance(ms(1));
                     }
                     match bank.transfer(&mut random) {
                         Ok(()) => drop(done.fetch_add(1, Ordering::SeqCst)),

@@ -1,214 +1,88 @@
 //! Goal: a batch can do what a container can, under conditions, atomically: all of it or nothing.
 //!
-//! Method: each condition where it holds and where it does not, for items in memory, in tables, and written by the
-//! batch itself; what is left of a change of the default after kills; concurrent callers.
-
-// Tests are a world of their own: they touch files, time and threads as they like.
-#![allow(clippy::disallowed_methods)]
+//! Method: conditions on what the batch itself has written; what is left of a change of the default after kills; concurrent
+//! callers. Each condition on items in memory and in tables is for random batches: tests/writes/conditions.rs and
+//! tests/contract/model.rs.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
 
-use ebbtide::internals::{Fault, FaultPlan, Fs, Sim, Survivors};
+use ebbtide::internals::{Fault, Fs, Sim, Survivors};
 use ebbtide::{
     Batch, Clock, Container, ContainerOptions, Database, DefaultTtl, Durability, Error, Expect,
-    ManualClock, OnMiss, Options, Outcome, Ttl, Value, Version,
+    ManualClock, OnMiss, Outcome, Ttl, Value,
 };
 use testkit::patience;
+use testkit::stage::{
+    NOW, PATH, Stage, after, at, default, fail_from_now, in_steps, ms, on, pairs, seconds, text,
+};
 use testkit::watched::Watched;
+use testkit::{assert_is, refused};
 
-const NOW: u64 = 1_767_225_600_000;
-
-struct Fixture {
-    sim: Sim,
-    clock: ManualClock,
-    db: Database,
-    c: Container,
+fn fixture() -> Stage {
+    Stage::new(|options| options.sync_interval(seconds(86_400)))
 }
 
-fn options(sim: &Sim, clock: &ManualClock) -> Options {
-    let options = Options::new()
-        .clock(clock.clone())
-        .fs(Arc::new(sim.clone()));
-    options.sync_interval(Duration::from_secs(86_400)).stepped()
+fn opened(f: &Stage, sim: &Sim) -> Database {
+    f.options_on(sim).open(PATH).unwrap()
 }
 
-fn fixture() -> Fixture {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-    let db = options(&sim, &clock).open("/db").unwrap();
-    let c = db.container("c").unwrap();
-    Fixture { sim, clock, db, c }
+/// The answer of a batch: nothing, or the key of which a condition does not hold.
+fn try_batch(f: &Stage, fill: impl Fn(&mut Batch, &Container)) -> Option<String> {
+    let mut batch = Batch::new();
+    fill(&mut batch, &f.c);
+    let error = f.db.write(&batch).err()?;
+    assert!(error.is_conflict() && !error.is_retryable(), "{error}");
+    let said = error.to_string();
+    let Error::Conflict { container, key } = error else {
+        panic!("{error}");
+    };
+    let key = text(&key);
+    assert_eq!(container, "c");
+    assert!(said.contains(&key) && said.contains("\"c\""), "{said}");
+    Some(key)
 }
 
-const fn after(millis: u64) -> Ttl {
-    Ttl::After(Duration::from_millis(millis))
+/// The same, which writes nothing.
+#[track_caller]
+fn conflict(f: &Stage, key: &str, fill: impl Fn(&mut Batch, &Container)) {
+    let state = || (pairs(f.c.iter()), f.c.default_ttl());
+    let before = state();
+    assert_eq!(try_batch(f, fill).as_deref(), Some(key));
+    assert_eq!(state(), before);
 }
 
-fn default(millis: u64) -> DefaultTtl {
-    DefaultTtl::After(Duration::from_millis(millis))
-}
-
-fn items(c: &Container) -> Vec<(String, String)> {
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    c.iter()
-        .map(|item| {
-            item.map(|item| (text(item.key()), text(item.value())))
-                .unwrap()
-        })
-        .collect()
-}
-
-impl Fixture {
-    /// The answer of a batch: nothing, or the key of which a condition does not hold.
-    fn try_batch(&self, fill: impl Fn(&mut Batch, &Container)) -> Option<String> {
-        let mut batch = Batch::new();
-        fill(&mut batch, &self.c);
-        match self.db.write(&batch) {
-            Ok(()) => None,
-            Err(error) => {
-                assert!(error.is_conflict() && !error.is_retryable(), "{error}");
-                let text = error.to_string();
-                let Error::Conflict { container, key } = error else {
-                    panic!("{error}");
-                };
-                assert_eq!(container, "c");
-                let key = String::from_utf8(key).unwrap();
-                assert!(text.contains(&key) && text.contains("\"c\""), "{text}");
-                Some(key)
-            }
-        }
-    }
-
-    /// The same, which writes nothing.
-    #[track_caller]
-    fn conflict(&self, key: &str, fill: impl Fn(&mut Batch, &Container)) {
-        let before = items(&self.c);
-        let settings = self.c.default_ttl();
-        assert_eq!(self.try_batch(fill).as_deref(), Some(key));
-        assert_eq!(items(&self.c), before);
-        assert_eq!(self.c.default_ttl(), settings);
-    }
-
-    #[track_caller]
-    fn done(&self, fill: impl Fn(&mut Batch, &Container)) {
-        assert_eq!(self.try_batch(fill), None);
-    }
-}
-
-#[test]
-fn each_condition_holds_or_is_a_conflict_of_the_whole() {
-    let f = fixture();
-    for round in ["in memory", "in a table"] {
-        f.c.put_with_ttl("live", "v", after(10)).unwrap();
-        f.c.put_with_ttl("dead", "v", after(5)).unwrap();
-        f.c.put("deleted", "v").unwrap();
-        f.c.delete("deleted").unwrap();
-        f.clock.advance(Duration::from_millis(5));
-        if round == "in a table" {
-            f.db.flush().unwrap();
-        }
-        let other = |batch: &mut Batch, c: &Container| {
-            batch
-                .put(c, "other", "x")
-                .set_default_ttl(c, default(1_000));
-        };
-        f.conflict("live", |b, c| {
-            other(b, c);
-            b.create(c, "live", "w", Ttl::Inherit);
-        });
-        f.conflict("live", |b, c| {
-            b.require(c, "live", Expect::Absent);
-        });
-        for none in ["dead", "deleted", "never there"] {
-            f.conflict(none, |b, c| {
-                other(b, c);
-                b.replace(c, none, "w", Ttl::Inherit);
-            });
-            f.conflict(none, |b, c| {
-                b.touch(c, none);
-                other(b, c);
-            });
-            f.conflict(none, |b, c| {
-                b.require(c, none, Expect::Present);
-            });
-            f.done(|b, c| {
-                b.require(c, none, Expect::Absent);
-            });
-        }
-        let version = f.c.item("live").unwrap().unwrap().version();
-        let wrong = Version::from_u64(version.as_u64() - 1);
-        for (key, wrong) in [("live", wrong), ("dead", version)] {
-            f.conflict(key, |b, c| {
-                b.require(c, key, Expect::Version(wrong));
-            });
-        }
-        f.done(|b, c| {
-            b.require(c, "live", Expect::Version(version));
-            b.require(c, "live", Expect::Present);
-            b.create(c, "dead", "again", after(1))
-                .replace(c, "live", "w", Ttl::Keep);
-        });
-        assert_eq!(f.c.get("live").unwrap().unwrap(), "w");
-        assert_eq!(f.c.get("dead").unwrap().unwrap(), "again");
-        f.conflict("live", |b, c| {
-            b.require(c, "live", Expect::Version(version));
-        });
-        // The life that was taken over ends when it did.
-        f.clock.advance(Duration::from_millis(4));
-        assert!(f.c.contains("live").unwrap());
-        f.clock.advance(Duration::from_millis(1));
-        assert!(items(&f.c).is_empty(), "{round}");
-    }
-}
-
-#[test]
-fn a_touch_in_a_batch_keeps_value_and_ttl() {
-    let f = fixture();
-    f.c.put_with_ttl("a", [7; 5_000], after(10)).unwrap();
-    f.c.put("b", "v").unwrap();
-    f.db.flush().unwrap();
-    f.clock.advance(Duration::from_millis(9));
-    f.done(|b, c| {
-        b.touch(c, "a").touch(c, "b");
-    });
-    f.clock.advance(Duration::from_millis(9));
-    let item = f.c.item("a").unwrap().unwrap();
-    assert_eq!(
-        (item.ttl(), &item.value()[..]),
-        (after(10), &[7; 5_000][..])
-    );
-    assert_eq!(f.c.get("b").unwrap().unwrap(), "v");
-    f.clock.advance(Duration::from_millis(1));
-    assert!(!f.c.contains("a").unwrap());
+#[track_caller]
+fn done(f: &Stage, fill: impl Fn(&mut Batch, &Container)) {
+    assert_eq!(try_batch(f, fill), None);
 }
 
 #[test]
 fn what_comes_later_in_a_batch_sees_what_came_before() {
     let f = fixture();
     f.c.put_with_ttl("old", "v", after(100)).unwrap();
-    f.clock.advance(Duration::from_millis(50));
-    f.conflict("k", |b, c| {
+    f.clock.advance(ms(50));
+    conflict(&f, "k", |b, c| {
         b.create(c, "k", "1", Ttl::Inherit)
             .create(c, "k", "2", Ttl::Inherit);
     });
-    f.conflict("old", |b, c| {
+    conflict(&f, "old", |b, c| {
         b.delete(c, "old").touch(c, "old");
     });
-    f.conflict("old", |b, c| {
+    conflict(&f, "old", |b, c| {
         b.delete_range(c, "o".."p")
             .replace(c, "old", "w", Ttl::Inherit);
     });
     // A version that the batch itself gives is not known before.
     let version = f.c.item("old").unwrap().unwrap().version();
-    f.conflict("old", |b, c| {
+    conflict(&f, "old", |b, c| {
         b.put(c, "old", "w")
             .require(c, "old", Expect::Version(version));
     });
-    f.done(|b, c| {
+    done(&f, |b, c| {
         b.create(c, "k", "1", after(30))
             .replace(c, "k", "2", Ttl::Keep)
             .touch(c, "k");
@@ -222,14 +96,14 @@ fn what_comes_later_in_a_batch_sees_what_came_before() {
             .put(c, "l1", "stays")
             .require(c, "l1", Expect::Present);
     });
-    assert_eq!(items(&f.c).len(), 3);
+    assert_eq!(pairs(f.c.iter()).len(), 3);
     assert_eq!(f.c.get("k").unwrap().unwrap(), "2");
     assert_eq!(f.c.item("k").unwrap().unwrap().ttl(), after(30));
-    f.clock.advance(Duration::from_millis(20));
+    f.clock.advance(ms(20));
     assert!(!f.c.contains("old").unwrap(), "the touch kept the new ttl");
     // An end that has passed: dead as soon as it is written.
-    let passed = Ttl::Until(std::time::UNIX_EPOCH + Duration::from_millis(NOW));
-    f.done(|b, c| {
+    let passed = Ttl::Until(at(0));
+    done(&f, |b, c| {
         b.put_with_ttl(c, "past", "x", passed)
             .create(c, "past", "y", Ttl::Inherit);
     });
@@ -243,7 +117,7 @@ fn each_key_of_a_long_batch_is_found_as_it_was_left() {
     let other = f.db.container("other").unwrap();
     let key = |n: usize| format!("k{n}");
     (0..300).for_each(|n| f.c.put(key(n), "old").unwrap());
-    f.done(|b, c| {
+    done(&f, |b, c| {
         for n in 0..300 {
             // The key is in one container and not in the other, whichever is asked first.
             match n % 2 {
@@ -267,7 +141,7 @@ fn each_key_of_a_long_batch_is_found_as_it_was_left() {
     assert_eq!(f.c.count(..).unwrap(), 300);
     assert!((0..300).all(|n| f.c.get(key(n)).unwrap().unwrap() == "3"));
     assert!(other.is_empty().unwrap());
-    f.conflict("k299", |b, c| {
+    conflict(&f, "k299", |b, c| {
         (0..300).for_each(|n| _ = b.delete(c, key(n)));
         b.require(c, key(299), Expect::Present);
     });
@@ -277,42 +151,42 @@ fn each_key_of_a_long_batch_is_found_as_it_was_left() {
 fn a_default_counts_from_its_place_in_the_batch_on() {
     let f = fixture();
     f.c.put("k", "v").unwrap();
-    f.clock.advance(Duration::from_millis(50));
-    f.conflict("k", |b, c| {
+    f.clock.advance(ms(50));
+    conflict(&f, "k", |b, c| {
         b.set_default_ttl(c, default(50)).touch(c, "k");
     });
-    f.conflict("k", |b, c| {
+    conflict(&f, "k", |b, c| {
         b.create(c, "k", "w", Ttl::Inherit)
             .set_default_ttl(c, default(50));
     });
-    f.done(|b, c| {
+    done(&f, |b, c| {
         b.touch(c, "k")
             .set_default_ttl(c, default(50))
             .touch(c, "k");
     });
     assert_eq!(f.c.default_ttl(), default(50));
-    f.clock.advance(Duration::from_millis(50));
+    f.clock.advance(ms(50));
     // It ended under the default that the batch ends.
-    f.done(|b, c| {
+    done(&f, |b, c| {
         b.set_default_ttl(c, DefaultTtl::Off)
             .create(c, "k", "again", Ttl::Inherit);
         b.set_default_ttl(c, default(10))
             .set_default_ttl(c, default(20));
     });
     assert_eq!(f.c.default_ttl(), default(20));
-    f.clock.advance(Duration::from_millis(19));
+    f.clock.advance(ms(19));
     assert_eq!(f.c.get("k").unwrap().unwrap(), "again");
-    f.clock.advance(Duration::from_millis(1));
-    f.done(|b, c| {
+    f.clock.advance(ms(1));
+    done(&f, |b, c| {
         b.set_default_ttl(c, DefaultTtl::Off).put(c, "l", "v");
     });
-    assert_eq!(items(&f.c), [("l".into(), "v".into())]);
+    assert_eq!(pairs(f.c.iter()), [("l".into(), "v".into())]);
 }
 
 #[test]
 fn lifetimes_and_keys_out_of_range_refuse_the_batch() {
     let f = fixture();
-    let refused = |fill: &dyn Fn(&mut Batch)| {
+    let all_refused = |fill: &dyn Fn(&mut Batch)| {
         let mut batch = Batch::new();
         batch.put(&f.c, "fine", "v");
         fill(&mut batch);
@@ -320,25 +194,13 @@ fn lifetimes_and_keys_out_of_range_refuse_the_batch() {
         assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
     };
     let long = vec![b'x'; 65_536];
-    refused(&|b| {
-        b.create(&f.c, "", "v", Ttl::Inherit);
-    });
-    refused(&|b| {
-        b.replace(&f.c, "k", "v", after(0));
-    });
-    refused(&|b| {
-        b.touch(&f.c, &long);
-    });
-    refused(&|b| {
-        b.require(&f.c, &long, Expect::Absent);
-    });
-    refused(&|b| {
-        b.delete_range(&f.c, &long[..]..);
-    });
-    refused(&|b| {
-        b.set_default_ttl(&f.c, default(0));
-    });
-    assert!(items(&f.c).is_empty());
+    all_refused(&|b| _ = b.create(&f.c, "", "v", Ttl::Inherit));
+    all_refused(&|b| _ = b.replace(&f.c, "k", "v", after(0)));
+    all_refused(&|b| _ = b.touch(&f.c, &long));
+    all_refused(&|b| _ = b.require(&f.c, &long, Expect::Absent));
+    all_refused(&|b| _ = b.delete_range(&f.c, &long[..]..));
+    all_refused(&|b| _ = b.set_default_ttl(&f.c, default(0)));
+    assert!(pairs(f.c.iter()).is_empty());
     let mut batch = Batch::new();
     batch
         .require(&f.c, "k", Expect::Absent)
@@ -355,7 +217,6 @@ fn lifetimes_and_keys_out_of_range_refuse_the_batch() {
 fn a_default_that_a_batch_sets_lasts_with_the_batch() {
     let f = fixture();
     let (mut sim, mut db) = (f.sim.clone(), f.db.clone());
-    drop(f.c);
     for round in 1..12u64 {
         let c = db.container("c").unwrap();
         let other = db.container("other").unwrap();
@@ -381,7 +242,7 @@ fn a_default_that_a_batch_sets_lasts_with_the_batch() {
         };
         drop((c, other, db));
         sim = next;
-        db = options(&sim, &f.clock).open("/db").unwrap();
+        db = opened(&f, &sim);
         let (c, other) = (db.container("c").unwrap(), db.container("other").unwrap());
         assert_eq!(c.default_ttl(), default(round));
         let set = if round % 5 == 1 { 200 } else { 100 };
@@ -400,15 +261,17 @@ fn what_a_batch_ended_stays_gone_after_a_crash() {
         if flushed {
             f.db.flush().unwrap();
         }
-        f.clock.advance(Duration::from_millis(50));
-        f.done(|b, c| {
+        f.clock.advance(ms(50));
+        done(&f, |b, c| {
             b.set_default_ttl(c, DefaultTtl::Off).put(c, "l", "v");
         });
-        let sim = f.sim.power_cut_with(Survivors::Nothing);
-        let db = options(&sim, &f.clock).open("/db").unwrap();
-        let c = db.container("c").unwrap();
+        let (_db, c) = f.open_on(&f.sim.power_cut_with(Survivors::Nothing));
         assert_eq!(c.default_ttl(), DefaultTtl::Off);
-        assert_eq!(items(&c), [("l".into(), "v".into())], "flushed: {flushed}");
+        assert_eq!(
+            pairs(c.iter()),
+            [("l".into(), "v".into())],
+            "flushed: {flushed}"
+        );
     }
 }
 
@@ -416,21 +279,14 @@ fn what_a_batch_ended_stays_gone_after_a_crash() {
 fn a_batch_may_be_more_or_less_durable_than_the_database() {
     for (durability, lasts) in [(Durability::Sync, true), (Durability::Buffered, false)] {
         for base in [Durability::Buffered, Durability::Sync] {
-            let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-            let open = |sim: &Sim| options(sim, &clock).durability(base).open("/db").unwrap();
-            let db = open(&sim);
-            let c = db.container("c").unwrap();
-            let mut batch = Batch::new();
-            batch.put(&c, "k", "v").durability(durability);
-            db.write(&batch).unwrap();
-            assert!(c.contains("k").unwrap(), "it is seen");
-            let left = sim.power_cut_with(Survivors::Nothing);
-            let db = open(&left);
-            assert_eq!(
-                db.container("c").unwrap().contains("k").unwrap(),
-                lasts,
-                "{durability:?} in {base:?}"
-            );
+            let f =
+                Stage::new(move |options| options.sync_interval(seconds(86_400)).durability(base));
+            f.db.write(Batch::new().put(&f.c, "k", "v").durability(durability))
+                .unwrap();
+            assert!(f.c.contains("k").unwrap(), "it is seen");
+            let (_db, c) = f.open_on(&f.sim.power_cut_with(Survivors::Nothing));
+            let is_there = c.contains("k").unwrap();
+            assert_eq!(is_there, lasts, "{durability:?} in {base:?}");
         }
     }
 }
@@ -447,9 +303,8 @@ fn a_synced_batch_that_writes_nothing_syncs_what_came_before() {
             batch.require(&f.c, "k", Expect::Present);
         }
         f.db.write(&batch).unwrap();
-        let left = f.sim.power_cut_with(Survivors::Nothing);
-        let db = options(&left, &f.clock).open("/db").unwrap();
-        assert!(db.container("c").unwrap().contains("k").unwrap(), "{asks}");
+        let (_db, c) = f.open_on(&f.sim.power_cut_with(Survivors::Nothing));
+        assert!(c.contains("k").unwrap(), "{asks}");
     }
 }
 
@@ -457,9 +312,7 @@ fn a_synced_batch_that_writes_nothing_syncs_what_came_before() {
 #[test]
 fn a_buffered_batch_shows_nothing_that_waits_for_its_sync() {
     let fs = Watched::new(Sim::new(1));
-    let options = Options::new()
-        .clock(ManualClock::new(NOW))
-        .fs(Arc::new(fs.clone()));
+    let options = on(&fs, &ManualClock::new(NOW));
     let db = options
         .stepped()
         .durability(Durability::Sync)
@@ -517,7 +370,7 @@ fn a_default_is_seen_with_the_rest_of_its_batch() {
 fn reads_a_default_with_the_rest_of_its_batch(get: fn(&Container) -> Option<Value>) {
     let fs = Watched::new(Sim::new(1));
     let clock = Looked(ManualClock::new(NOW), Arc::default());
-    let options = Options::new().clock(clock.clone()).fs(Arc::new(fs.clone()));
+    let options = on(&fs, &clock);
     let db = options.stepped().open("/db").unwrap();
     let c = db.container("c").unwrap();
     c.set_default_ttl(default(50)).unwrap();
@@ -527,7 +380,7 @@ fn reads_a_default_with_the_rest_of_its_batch(get: fn(&Container) -> Option<Valu
     fs.once("sync", ".wal", {
         let c = c.clone();
         move || {
-            clock.0.advance(Duration::from_millis(50));
+            clock.0.advance(ms(50));
             let looks = clock.1.load(Ordering::SeqCst);
             let reader = thread::spawn(move || get(&c));
             patience::wait_until("the reader looks at the clock", || {
@@ -548,32 +401,13 @@ fn reads_a_default_with_the_rest_of_its_batch(get: fn(&Container) -> Option<Valu
 fn a_default_whose_sync_fails_does_not_count() {
     let f = fixture();
     f.c.put("k", "v").unwrap();
-    let plan = FaultPlan {
-        at: f.sim.operations(),
-        kind: Fault::Io,
-        lasting: true,
-    };
-    f.sim.fail_where(plan, |call| call.operation == "sync");
+    fail_from_now(&f.sim, Fault::Io, |call| call.operation == "sync");
     let mut batch = Batch::new();
     batch.put(&f.c, "l", "v").set_default_ttl(&f.c, default(1));
     assert!(f.db.write(&batch).is_err());
     assert_eq!(f.c.default_ttl(), DefaultTtl::NoDefault);
-    f.clock.advance(Duration::from_millis(5));
-    assert_eq!(items(&f.c), [("k".into(), "v".into())]);
-}
-
-#[test]
-fn a_default_is_not_changed_by_a_clock_that_leads() {
-    let f = fixture();
-    f.clock.jump(NOW + 86_400_000);
-    let mut batch = Batch::new();
-    batch.put(&f.c, "k", "v").set_default_ttl(&f.c, default(1));
-    let error = f.db.write(&batch).unwrap_err();
-    assert!(matches!(error, Error::ClockUnsettled { .. }), "{error}");
-    assert!(items(&f.c).is_empty());
-    f.db.confirm_clock();
-    f.db.write(&batch).unwrap();
-    assert_eq!(f.c.default_ttl(), default(1));
+    f.clock.advance(ms(5));
+    assert_eq!(pairs(f.c.iter()), [("k".into(), "v".into())]);
 }
 
 #[test]
@@ -586,27 +420,20 @@ fn handles_of_dropped_containers_and_others_are_refused() {
         .put(&f.c, "k", "v")
         .require(&dropped, "k", Expect::Absent);
     assert!(f.db.write(&batch).unwrap_err().is_closed());
-    let elsewhere = options(&f.sim, &f.clock).open("/elsewhere").unwrap();
+    let elsewhere = f.options().open("/elsewhere").unwrap();
     let mut batch = Batch::new();
     batch
         .put(&f.c, "k", "v")
         .touch(elsewhere.container("c").unwrap(), "k");
-    let error = f.db.write(&batch).unwrap_err();
-    assert!(
-        matches!(error, Error::InvalidArgument { what: "batch", .. }),
-        "{error}"
-    );
-    assert!(items(&f.c).is_empty());
+    refused(f.db.write(&batch), "batch");
+    assert!(pairs(f.c.iter()).is_empty());
 }
 
 /// Each takes a ticket by its version and counts it, while all is flushed: none is taken twice, and the sum holds.
 #[test]
 fn of_callers_at_once_one_finds_its_condition_held() {
     let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-    let options = Options::new()
-        .clock(clock)
-        .fs(Arc::new(sim))
-        .memtable_bytes(64 << 10);
+    let options = on(&sim, &clock).memtable_bytes(64 << 10);
     let db = options.sizes(256, 4 << 10, 4 << 10).open("/db").unwrap();
     let (c, taken) = (db.container("c").unwrap(), db.container("taken").unwrap());
     c.put("next", "0").unwrap();
@@ -659,7 +486,7 @@ fn a_batch_makes_and_drops_containers_with_what_it_writes() {
     assert!(written.outcomes().is_empty());
     assert!(old.get("k").unwrap_err().is_closed());
     for sim in [f.sim.power_cut(1), f.sim.kill()] {
-        let db = options_of(&sim, &f.clock);
+        let db = opened(&f, &sim);
         assert_eq!(db.containers(), ["c", "new"]);
         let new = db.container("new").unwrap();
         assert_eq!(new.default_ttl(), default(500));
@@ -674,10 +501,6 @@ fn a_batch_makes_and_drops_containers_with_what_it_writes() {
     // Another one of the same name is there now.
     assert!(f.db.write(&batch).unwrap_err().is_conflict());
     assert_eq!(f.db.containers(), ["c", "new"]);
-}
-
-fn options_of(sim: &Sim, clock: &ManualClock) -> Database {
-    options(sim, clock).open("/db").unwrap()
 }
 
 #[test]
@@ -715,18 +538,12 @@ fn a_container_that_is_there_or_is_not_is_a_conflict_or_is_left_out() {
     batch.clear();
     batch.drop_container("c").put(&f.c, "k", "later");
     let refused = f.db.write(&batch).unwrap_err();
-    assert!(
-        matches!(refused, Error::ContainerDropped { .. }),
-        "{refused}"
-    );
+    assert_is!(refused, Error::ContainerDropped { .. });
     assert_eq!(f.c.get("k").unwrap().unwrap(), "v");
     batch.clear();
     batch.create_container("a/b", new());
     let refused = f.db.write(&batch).unwrap_err();
-    assert!(
-        matches!(refused, Error::InvalidArgument { .. }),
-        "{refused}"
-    );
+    assert_is!(refused, Error::InvalidArgument { .. });
 }
 
 #[test]
@@ -748,7 +565,7 @@ fn one_of_several_makes_a_container_of_a_name() {
         }
     });
     assert_eq!(made.load(Ordering::Relaxed), 20);
-    let db = options_of(&f.sim.kill(), &f.clock);
+    let db = opened(&f, &f.sim.kill());
     assert_eq!(db.containers().len(), 21);
 }
 
@@ -762,7 +579,7 @@ fn a_change_of_what_a_container_is_costs_one_sync() {
         &|| f.c.set_default_ttl(default(9_000)).unwrap(),
         &|| f.c.expire_all().unwrap(),
         &|| f.c.set_quota(None).unwrap(),
-        &|| f.c.set_keep_expired(Duration::from_secs(1)).unwrap(),
+        &|| f.c.set_keep_expired(seconds(1)).unwrap(),
     ];
     let edits = f.db.edits().unwrap().len();
     for (at, change) in changes.iter().enumerate() {
@@ -810,7 +627,7 @@ fn many_changes_wait_for_no_other_edit() {
     let said = edits().pop().unwrap();
     assert_eq!(said.matches("settings_seq").count(), 600 - 256 - 257);
     assert_eq!(said.matches("{\"settings\":").count(), 1, "{said}");
-    let db = options_of(&f.sim.power_cut_with(Survivors::Nothing), &f.clock);
+    let db = opened(&f, &f.sim.power_cut_with(Survivors::Nothing));
     assert_eq!(db.containers().len(), 601);
     assert_eq!(db.container("c").unwrap().default_ttl(), default(1_000_599));
 }
@@ -824,18 +641,13 @@ fn tables_of_a_dropped_container_go_when_an_edit_says_so() {
     f.db.flush().unwrap();
     let tables = || f.sim.list(Path::new("/db/tables")).unwrap().len();
     assert_eq!(tables(), 2);
-    let plan = FaultPlan {
-        at: f.sim.operations(),
-        kind: Fault::Full,
-        lasting: true,
-    };
-    f.sim.fail_where(plan, |call| {
+    fail_from_now(&f.sim, Fault::Full, |call| {
         call.operation == "write" && call.path.to_string_lossy().contains("manifest")
     });
     assert!(f.db.drop_container("c").unwrap());
     assert_eq!(tables(), 2);
     for sim in [f.sim.kill(), f.sim.power_cut_with(Survivors::Nothing)] {
-        assert_eq!(options_of(&sim, &f.clock).containers(), ["d"]);
+        assert_eq!(opened(&f, &sim).containers(), ["d"]);
         assert_eq!(sim.list(Path::new("/db/tables")).unwrap().len(), 1);
     }
     // An open on a full disk goes on with the manifest that names them.
@@ -843,8 +655,8 @@ fn tables_of_a_dropped_container_go_when_an_edit_says_so() {
     full.set_capacity(1 << 40);
     let room = full.room(Path::new("/db")).unwrap();
     full.set_capacity(room.total - room.free);
-    assert_eq!(options_of(&full, &f.clock).containers(), ["d"]);
-    assert_eq!(options_of(&full.kill(), &f.clock).containers(), ["d"]);
+    assert_eq!(opened(&f, &full).containers(), ["d"]);
+    assert_eq!(opened(&f, &full.kill()).containers(), ["d"]);
     f.sim.heal();
     f.db.container("d").unwrap().put("l", "v").unwrap();
     f.db.flush().unwrap();
@@ -855,7 +667,7 @@ fn tables_of_a_dropped_container_go_when_an_edit_says_so() {
             .iter()
             .any(|edit| edit.contains("drop_container"))
     );
-    assert_eq!(options_of(&f.sim.kill(), &f.clock).containers(), ["d"]);
+    assert_eq!(opened(&f, &f.sim.kill()).containers(), ["d"]);
 }
 
 /// Where the log has no room for an operation, an edit alone says it.
@@ -863,7 +675,7 @@ fn tables_of_a_dropped_container_go_when_an_edit_says_so() {
 fn a_full_disk_takes_what_changes_containers() {
     let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
     let small = |sim: &Sim| {
-        let options = options(sim, &clock).memtable_bytes(512 << 10);
+        let options = in_steps(sim, &clock).memtable_bytes(512 << 10);
         options.sizes(512, 64 << 10, 64 << 10).open("/db").unwrap()
     };
     sim.set_capacity(480 << 10);
@@ -875,14 +687,14 @@ fn a_full_disk_takes_what_changes_containers() {
     while c.delete("k").is_ok() {}
     c.set_default_ttl(default(5_000)).unwrap();
     c.set_quota(None).unwrap();
-    c.set_keep_expired(Duration::from_secs(3)).unwrap();
+    c.set_keep_expired(seconds(3)).unwrap();
     assert!(db.drop_container("d").unwrap());
     for sim in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
         let db = small(&sim);
         assert_eq!(db.containers(), ["c"]);
         let c = db.container("c").unwrap();
         assert_eq!(c.default_ttl(), default(5_000));
-        assert_eq!(c.keep_expired(), Duration::from_secs(3));
+        assert_eq!(c.keep_expired(), seconds(3));
         // Where there is no log it is so, too.
         c.set_default_ttl(default(7_000)).unwrap();
         drop((c, db));

@@ -5,42 +5,36 @@
 //! Method: a simulated disk and a manual clock. Other things happen while a load asks for its next item. A load is
 //! stopped at each of its calls of the file system. tests/contract/model.rs has loads in random histories.
 
-// Tests are a world of their own: they touch files, time and threads as they like.
-#![allow(clippy::disallowed_methods)]
-
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use ebbtide::internals::{Fault, FaultPlan, Fs, Sim, Survivors};
 use ebbtide::{
     Bytes, Change, Container, ContainerOptions, Database, DefaultTtl, DiskKind, Error,
     ExpiryCursor, ManualClock, Options, Result, Ttl, Value, View, WhenFull,
 };
+use testkit::refused;
+use testkit::stage::{NOW, at, bytes, in_steps, ms, on, open, seconds};
 
-const NOW: u64 = 1_767_225_600_000;
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = seconds(60);
 
 type Values = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn options(sim: &Sim, clock: &ManualClock) -> Options {
-    Options::new()
-        .fs(Arc::new(sim.clone()))
-        .clock(clock.clone())
-        .stepped()
+    in_steps(sim, clock)
         .memtable_bytes(16 << 10)
         .sizes(256, 2 << 10, 16 << 10)
         .max_runs(3)
-        .reclaim_within(Duration::from_secs(5))
+        .reclaim_within(seconds(5))
 }
 
 fn world() -> (Sim, ManualClock, Database, Container) {
     let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-    let db = options(&sim, &clock).open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = open(options(&sim, &clock));
     (sim, clock, db, c)
 }
 
@@ -59,17 +53,11 @@ fn has_temporary(sim: &Sim) -> bool {
 }
 
 fn values(c: &Container) -> Values {
-    let items = c.iter().map(Result::unwrap);
-    items
-        .map(|item| (item.key().to_vec(), item.value().to_vec()))
-        .collect()
+    bytes(c.iter()).into_iter().collect()
 }
 
 fn seen_by(view: &View) -> Values {
-    let items = view.iter().map(Result::unwrap);
-    items
-        .map(|item| (item.key().to_vec(), item.value().to_vec()))
-        .collect()
+    bytes(view.iter()).into_iter().collect()
 }
 
 fn values_of(items: impl Iterator<Item = (String, String)>) -> Values {
@@ -80,12 +68,6 @@ fn values_of(items: impl Iterator<Item = (String, String)>) -> Values {
 
 fn value(text: &'static str) -> Value {
     Bytes::from_static(text.as_bytes()).into()
-}
-
-fn reopened(sim: &Sim, clock: &ManualClock) -> (Database, Container) {
-    let db = options(sim, clock).open("/db").unwrap();
-    let c = db.container("c").unwrap();
-    (db, c)
 }
 
 #[test]
@@ -120,14 +102,14 @@ fn a_load_is_one_write_beside_others() {
     assert_eq!(view.iter().count(), 3, "jobs keep what a snapshot sees");
     drop((before, view, snapshot));
     // It survives a power cut that loses whatever was not synced; what is written later is newer.
-    let (_cut, of_cut) = reopened(&sim.power_cut_with(Survivors::Nothing), &clock);
+    let (_cut, of_cut) = open(options(&sim.power_cut_with(Survivors::Nothing), &clock));
     assert_eq!(values(&of_cut), all);
     c.put("k0000", "later").unwrap();
     assert_eq!(c.get("k0000").unwrap().unwrap(), "later");
     assert!(c.item("k0000").unwrap().unwrap().version() > written.version());
     let follower = options(&sim, &clock).follow("/db").unwrap();
     assert_eq!(values(&follower.container("c").unwrap()), values(&c));
-    let (_again, of_again) = reopened(&sim.kill(), &clock);
+    let (_again, of_again) = open(options(&sim.kill(), &clock));
     assert_eq!(values(&of_again), values(&c));
 }
 
@@ -152,11 +134,7 @@ fn what_fails_or_is_killed_leaves_nothing() {
     let broken = broken.chain([Err(Error::Stalled)]);
     assert!(matches!(c.bulk_load_with_ttl(broken), Err(Error::Stalled)));
     for ttl in [Ttl::Keep, Ttl::After(Duration::ZERO)] {
-        let refused = c.bulk_load_with_ttl([Ok(("a", "", ttl))]);
-        assert!(matches!(
-            refused,
-            Err(Error::InvalidArgument { what: "ttl", .. })
-        ));
+        refused(c.bulk_load_with_ttl([Ok(("a", "", ttl))]), "ttl");
     }
     for at in [0, 1, 900] {
         let panics = items(0..1_000, "v").enumerate().map(|(n, item)| {
@@ -180,7 +158,7 @@ fn what_fails_or_is_killed_leaves_nothing() {
     c.bulk_load(loaded).unwrap();
     let killed = killed.unwrap();
     assert!(has_temporary(&killed), "some were written by then");
-    let (_again, of_again) = reopened(&killed, &clock);
+    let (_again, of_again) = open(options(&killed, &clock));
     assert_eq!(values(&of_again).len(), 1);
     assert_eq!(tables(&killed), before);
     let dropped = items(0..10, "v").inspect(|_| {
@@ -207,7 +185,7 @@ fn closing_ends_a_load_and_removes_its_files() {
     assert!(c.bulk_load(loaded).unwrap_err().is_closed());
     assert!(at < 5_000, "it ends soon");
     assert!(!has_temporary(&sim));
-    let (_again, of_again) = reopened(&sim, &clock);
+    let (_again, of_again) = open(options(&sim, &clock));
     assert_eq!(values(&of_again).len(), 1);
 }
 
@@ -256,6 +234,8 @@ fn a_longer_default_that_comes_meanwhile_counts() {
         let left = if minute < 10 { 10 } else { 0 };
         assert_eq!(values(&c).len(), left, "after {minute} minutes");
     }
+    db.compact().unwrap();
+    assert_eq!(c.stats().runs, 0, "it is reclaimed like any other");
 }
 
 #[test]
@@ -315,7 +295,7 @@ fn the_load_that_returns_last_is_the_newest() {
     assert_eq!(values(&c), values_of(items(0..600, "outer")));
     clock.advance(MINUTE);
     assert_eq!(values(&c).len(), 300);
-    let (_again, of_again) = reopened(&sim.kill(), &clock);
+    let (_again, of_again) = open(options(&sim.kill(), &clock));
     assert_eq!(values(&of_again), values(&c));
 }
 
@@ -323,7 +303,7 @@ fn the_load_that_returns_last_is_the_newest() {
 #[test]
 fn every_snapshot_sees_whole_loads() {
     let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-    let options = Options::new().fs(Arc::new(sim)).clock(clock);
+    let options = on(&sim, &clock);
     let options = options.memtable_bytes(16 << 10).max_runs(4);
     let db = options.sizes(256, 2 << 10, 16 << 10).open("/db").unwrap();
     let (c, d) = (db.container("c").unwrap(), db.container("d").unwrap());
@@ -362,41 +342,6 @@ fn every_snapshot_sees_whole_loads() {
     });
     db.compact().unwrap();
     assert_eq!(values(&c).len(), 150);
-}
-
-#[test]
-fn settings_commands_and_deletes_count_in_their_order() {
-    let (_, clock, db, c) = world();
-    let loaded = |n: usize, act: &dyn Fn()| {
-        let items = items(0..40, "v").map(|(key, value)| {
-            if key == "k0020" {
-                act();
-            }
-            Ok((key, value, if n == 0 { Ttl::Inherit } else { Ttl::Never }))
-        });
-        c.bulk_load_with_ttl(items).unwrap();
-    };
-    // A command or a delete that comes first does not reach it, and one that comes later does.
-    loaded(1, &|| c.expire_all().unwrap());
-    assert_eq!(values(&c).len(), 40);
-    c.expire_all().unwrap();
-    assert_eq!(values(&c).len(), 0);
-    loaded(1, &|| c.delete_range(..).unwrap());
-    assert_eq!(values(&c).len(), 40);
-    c.delete_range("k0010".."k0030").unwrap();
-    assert_eq!(values(&c).len(), 20);
-    db.compact().unwrap();
-    assert_eq!(values(&c).len(), 20);
-    // The default is that of the moment at which it takes effect, and so is what ends by it.
-    loaded(0, &|| c.set_default_ttl(DefaultTtl::After(MINUTE)).unwrap());
-    assert_eq!(values(&c).len(), 40);
-    clock.advance(MINUTE);
-    assert_eq!(values(&c).len(), 0);
-    db.compact().unwrap();
-    assert_eq!(c.stats().runs, 0, "it is reclaimed like any other");
-    // Items that have ended by then were never there.
-    loaded(0, &|| clock.advance(2 * MINUTE));
-    assert_eq!(values(&c).len(), 0);
 }
 
 /// The content of the database before and after a load, and the load.
@@ -520,7 +465,7 @@ fn a_fault_at_any_call_leaves_all_or_nothing() {
                 Err(error) => assert!(matches!(error, Error::Poisoned { .. }), "{what}: {error}"),
             }
             for sim in [sim.kill(), sim.power_cut(at)] {
-                let (db, c) = reopened(&sim, &clock);
+                let (db, c) = open(options(&sim, &clock));
                 let found = values(&c);
                 // Where writing has ended, the edit may have come through.
                 let may_be_there = goes_on.is_err() && found == after;
@@ -678,10 +623,6 @@ fn a_follower_never_sees_half_of_a_load() {
     }
 }
 
-fn at(millis: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(NOW + millis)
-}
-
 #[test]
 fn readers_of_expirations_and_of_changes_are_told_of_it() {
     let (_, clock, db, c) = world();
@@ -690,11 +631,11 @@ fn readers_of_expirations_and_of_changes_are_told_of_it() {
     let mut changes = db.changes(db.last_version());
     assert!(feed.next().is_none() && changes.next().is_none());
     let ttls = [("a", 90), ("b", 30), ("c", 0), ("d", 61)];
-    let ttl = |seconds| match seconds {
+    let ttl = |life| match life {
         0 => Ttl::Never,
-        seconds => Ttl::After(Duration::from_secs(seconds)),
+        life => Ttl::After(seconds(life)),
     };
-    let loaded = ttls.map(|(key, seconds)| Ok((key, "loaded", ttl(seconds))));
+    let loaded = ttls.map(|(key, life)| Ok((key, "loaded", ttl(life))));
     let written = c.bulk_load_with_ttl(loaded).unwrap();
     let told: Vec<(Vec<u8>, _)> = changes
         .by_ref()
@@ -707,9 +648,9 @@ fn readers_of_expirations_and_of_changes_are_told_of_it() {
     assert_eq!(told, expected);
     let mut ended = vec![];
     for _ in 0..10 {
-        clock.advance(Duration::from_secs(10));
+        clock.advance(seconds(10));
         while db.step().unwrap() {}
-        clock.advance(Duration::from_millis(1));
+        clock.advance(ms(1));
         let new = feed.by_ref().map(Result::unwrap);
         ended.extend(new.map(|one| (one.key().to_vec(), one.expired_at())));
     }
@@ -769,7 +710,7 @@ fn large_values_and_many_tables_are_loaded() {
     assert!(c.runs()[0].tables.len() > 5);
     db.compact().unwrap();
     check(&c);
-    check(&reopened(&sim.kill(), &clock).1);
+    check(&open(options(&sim.kill(), &clock)).1);
     assert!(db.verify().unwrap().faults.is_empty());
 }
 
@@ -831,7 +772,7 @@ fn a_floor_never_comes_to_cover_a_load_that_is_newer() {
             db.compact().unwrap();
             c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
             assert_eq!(values(&c), all);
-            let (again, of_again) = reopened(&sim.kill(), &clock);
+            let (again, of_again) = open(options(&sim.kill(), &clock));
             assert_eq!(values(&of_again), all);
             of_again.set_default_ttl(DefaultTtl::Off).unwrap();
             again.compact().unwrap();

@@ -2,9 +2,6 @@
 //!
 //! Method: each promise by a clock that the test moves, before and after flushes, merges and opens.
 
-// Tests are a world of their own: they touch files, time and threads as they like.
-#![allow(clippy::disallowed_methods)]
-
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -12,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ebbtide::internals::{Fault, FaultPlan, Sim};
+use ebbtide::internals::{Fault, Sim};
 use ebbtide::{
     AtOnce, Batch, Container, Database, DefaultTtl, Error, Expect, Item, ManualClock, OnMiss,
     Options, Outcome, Reads, Ttl, Update, Version, repair,
@@ -20,30 +17,11 @@ use ebbtide::{
 use tempfile::TempDir;
 use testkit::model::{BatchStep, Expire, Given, Life, Model, Need, Seen, Standard, Time, Write};
 use testkit::random::Random;
+use testkit::refused;
+use testkit::stage::{NOW, Stage, after, at, default, fail_from_now, ms, on, open, seconds};
 
-const NOW: u64 = 1_767_225_600_000;
-
-pub struct Fixture {
-    folder: TempDir,
-    pub clock: ManualClock,
-    pub db: Database,
-    pub c: Container,
-}
-
-fn options(clock: &ManualClock) -> Options {
-    Options::new().clock(clock.clone()).memtable_bytes(1 << 20)
-}
-
-pub fn fixture() -> Fixture {
-    let (folder, clock) = (TempDir::new().unwrap(), ManualClock::new(NOW));
-    let db = options(&clock).open(folder.path().join("db")).unwrap();
-    let c = db.container("c").unwrap();
-    Fixture {
-        folder,
-        clock,
-        db,
-        c,
-    }
+pub fn fixture() -> Stage {
+    Stage::new(|options| options.memtable_bytes(1 << 20))
 }
 
 pub fn version(c: &Container, key: &str) -> Version {
@@ -77,10 +55,7 @@ fn every_write_of_an_item_has_a_higher_version() {
     is_higher(version(&other, "k"));
     is_higher(version(&f.c, "k"));
     assert_eq!(version(&f.c, "k"), written.version());
-    assert_eq!(
-        written.written_at(),
-        UNIX_EPOCH + Duration::from_millis(NOW)
-    );
+    assert_eq!(written.written_at(), at(0));
     assert_eq!(f.c.get("k").unwrap().unwrap(), "3");
     let nothing = f.db.commit(Batch::new()).unwrap();
     assert_eq!(nothing.version(), written.version());
@@ -90,52 +65,47 @@ fn every_write_of_an_item_has_a_higher_version() {
 
 #[test]
 fn a_version_stays_through_all_that_moves_an_item() {
-    let f = fixture();
+    let (folder, clock) = (TempDir::new().unwrap(), ManualClock::new(NOW));
+    let options = Options::new().clock(clock).memtable_bytes(1 << 20);
+    let path = folder.path().join("db");
+    let db = options.open(&path).unwrap();
+    let c = db.container("c").unwrap();
     let mut batch = Batch::new();
     for n in 0..50 {
-        f.c.put(format!("single {n}"), [0; 500]).unwrap();
-        batch.put(&f.c, format!("batched {n}"), [0; 500]);
+        c.put(format!("single {n}"), [0; 500]).unwrap();
+        batch.put(&c, format!("batched {n}"), [0; 500]);
     }
-    f.db.write(&batch).unwrap();
+    db.write(&batch).unwrap();
     let versions =
         |c: &Container| -> Vec<Version> { c.iter().map(|item| item.unwrap().version()).collect() };
-    let before = versions(&f.c);
-    let gone = version(&f.c, "single 7");
+    let before = versions(&c);
+    let gone = version(&c, "single 7");
     assert_eq!(BTreeSet::from_iter(&before).len(), 100);
-    let path = f.folder.path().join("db");
-    let (snapshot, copy) = (f.db.snapshot(), f.folder.path().join("copy"));
-    f.db.checkpoint(&copy).unwrap();
-    let db = options(&f.clock).open(&copy).unwrap();
-    assert_eq!(versions(&db.container("c").unwrap()), before);
-    f.c.put("single 7", "again").unwrap();
-    f.c.delete("single 7").unwrap();
+    let (snapshot, copy) = (db.snapshot(), folder.path().join("copy"));
+    db.checkpoint(&copy).unwrap();
+    let copied = options.open(&copy).unwrap();
+    assert_eq!(versions(&copied.container("c").unwrap()), before);
+    c.put("single 7", "again").unwrap();
+    c.delete("single 7").unwrap();
     let kept = snapshot.container("c").unwrap();
     let kept: Vec<_> = kept.iter().map(|item| item.unwrap().version()).collect();
     assert_eq!(kept, before);
-    drop((snapshot, db));
+    drop((snapshot, copied));
     let mut before = before;
     before.retain(|version| *version != gone);
-    f.db.flush().unwrap();
-    f.db.compact().unwrap();
-    assert_eq!(versions(&f.c), before);
-    f.c.put("batched 0", "again").unwrap();
-    before[0] = version(&f.c, "batched 0");
-    f.db.close().unwrap();
+    db.flush().unwrap();
+    db.compact().unwrap();
+    assert_eq!(versions(&c), before);
+    c.put("batched 0", "again").unwrap();
+    before[0] = version(&c, "batched 0");
+    db.close().unwrap();
     for round in ["opened", "repaired"] {
-        let db = options(&f.clock).open(&path).unwrap();
+        let db = options.open(&path).unwrap();
         assert_eq!(versions(&db.container("c").unwrap()), before, "{round}");
         db.close().unwrap();
         let report = repair(&path, true).unwrap();
         assert!(report.losses.is_empty());
     }
-}
-
-pub const fn after(millis: u64) -> Ttl {
-    Ttl::After(Duration::from_millis(millis))
-}
-
-fn at(millis: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(NOW + millis)
 }
 
 /// The ttl of an item, the moment it is counted from, and its end.
@@ -167,7 +137,7 @@ fn a_value_that_keeps_the_ttl_keeps_the_countdown() {
         }
         let written = life(&f.c, "put").unwrap();
         for round in ["in memory", "in a table", "kept again"] {
-            f.clock.advance(Duration::from_millis(100));
+            f.clock.advance(ms(100));
             let before = WAYS.map(|key| version(&f.c, key));
             keeping(&f.c, &f.db);
             for (key, before) in WAYS.into_iter().zip(before) {
@@ -177,9 +147,9 @@ fn a_value_that_keeps_the_ttl_keeps_the_countdown() {
             }
             f.db.flush().unwrap();
         }
-        f.clock.advance(Duration::from_millis(699));
+        f.clock.advance(ms(699));
         assert_eq!(f.c.iter().count(), WAYS.len());
-        f.clock.advance(Duration::from_millis(1));
+        f.clock.advance(ms(1));
         let left = if ttl == after(1_000) { 0 } else { WAYS.len() };
         assert_eq!(f.c.iter().count(), left, "{ttl:?}");
         f.db.compact().unwrap();
@@ -192,9 +162,9 @@ fn a_value_that_keeps_the_ttl_keeps_the_countdown() {
     keeping_over_nothing(&f);
 }
 
-fn keeping_over_nothing(f: &Fixture) {
+fn keeping_over_nothing(f: &Stage) {
     f.c.put_with_ttl("put", "old", after(5)).unwrap();
-    f.clock.advance(Duration::from_millis(5));
+    f.clock.advance(ms(5));
     f.c.put_with_ttl("put", "new", Ttl::Keep).unwrap();
     assert!(!f.c.replace("replace", "new", Ttl::Keep).unwrap());
     assert!(f.c.create("create", "new", Ttl::Keep).unwrap());
@@ -204,41 +174,15 @@ fn keeping_over_nothing(f: &Fixture) {
     }
 }
 
-/// A default that changes counts for what was kept as for what it was kept from; what a change had ended stays so.
-#[test]
-fn what_is_kept_goes_on_inheriting() {
-    let f = fixture();
-    f.c.put("k", "old").unwrap();
-    f.clock.advance(Duration::from_millis(600));
-    f.c.put_with_ttl("k", "new", Ttl::Keep).unwrap();
-    let default = |millis| DefaultTtl::After(Duration::from_millis(millis));
-    f.c.set_default_ttl(default(1_000)).unwrap();
-    assert_eq!(
-        life(&f.c, "k"),
-        Some((at(0), Ttl::Inherit, Some(at(1_000))))
-    );
-    f.clock.advance(Duration::from_millis(399));
-    f.c.put_with_ttl("k", "newer", Ttl::Keep).unwrap();
-    // Off, so that the floor alone could end it, and it lies above the floor.
-    f.c.set_default_ttl(DefaultTtl::Off).unwrap();
-    f.clock.advance(Duration::from_millis(5_000));
-    f.c.put_with_ttl("k", "newest", Ttl::Keep).unwrap();
-    assert_eq!(life(&f.c, "k"), Some((at(0), Ttl::Inherit, None)));
-    f.c.set_default_ttl(default(5_999)).unwrap();
-    assert!(f.c.get("k").unwrap().is_none());
-    f.c.set_default_ttl(DefaultTtl::Off).unwrap();
-    assert!(f.c.get("k").unwrap().is_none());
-}
-
 #[test]
 fn expire_changes_the_ttl_and_keeps_the_value() {
     let f = fixture();
     assert!(!f.c.expire("k", after(10)).unwrap());
     f.c.put("k", "v").unwrap();
-    f.clock.advance(Duration::from_millis(7));
+    f.clock.advance(ms(7));
     assert!(f.c.expire("k", after(10)).unwrap());
     assert_eq!(life(&f.c, "k"), Some((at(7), after(10), Some(at(17)))));
-    f.clock.advance(Duration::from_millis(9));
+    f.clock.advance(ms(9));
     assert!(f.c.expire("k", Ttl::Until(at(20))).unwrap());
     assert_eq!(life(&f.c, "k"), Some((at(16), after(4), Some(at(20)))));
     assert!(f.c.expire("k", Ttl::Inherit).unwrap());
@@ -247,15 +191,11 @@ fn expire_changes_the_ttl_and_keeps_the_value() {
     assert_eq!(f.c.get("k").unwrap().unwrap(), "v");
     let before = version(&f.c, "k");
     for bad in [Ttl::Keep, after(0)] {
-        let error = f.c.expire("k", bad).unwrap_err();
-        assert!(
-            matches!(error, Error::InvalidArgument { what: "ttl", .. }),
-            "{error}"
-        );
+        refused(f.c.expire("k", bad), "ttl");
     }
     assert_eq!(version(&f.c, "k"), before);
     assert!(f.c.expire("k", after(1)).unwrap());
-    f.clock.advance(Duration::from_millis(1));
+    f.clock.advance(ms(1));
     assert!(
         !f.c.expire("k", Ttl::Never).unwrap(),
         "what is gone stays gone"
@@ -280,7 +220,7 @@ fn one_of_several_takes_an_item() {
         assert_eq!(taken[0].ttl(), after(50));
     }
     f.c.put_with_ttl("k", "v", after(50)).unwrap();
-    f.clock.advance(Duration::from_millis(50));
+    f.clock.advance(ms(50));
     assert!(f.c.take("k").unwrap().is_none(), "it has expired");
 }
 
@@ -294,7 +234,7 @@ fn fetch_update_tells_what_was_there_and_what_was_written() {
         (None, Some(version(&f.c, "k")))
     );
     let item = f.c.item("k").unwrap();
-    f.clock.advance(Duration::from_millis(5));
+    f.clock.advance(ms(5));
     let done = f.c.fetch_update("k", |_| to("2")).unwrap();
     assert_eq!(
         (
@@ -309,20 +249,14 @@ fn fetch_update_tells_what_was_there_and_what_was_written() {
     let done = f.c.fetch_update("k", |_| Update::Delete).unwrap();
     assert_eq!(done.before, item);
     assert!(done.written.is_some());
-    let error =
-        f.c.fetch_update("k", |_| Update::Put(vec![], after(0)))
-            .unwrap_err();
-    assert!(
-        matches!(error, Error::InvalidArgument { what: "ttl", .. }),
-        "{error}"
+    refused(
+        f.c.fetch_update("k", |_| Update::Put(vec![], after(0))),
+        "ttl",
     );
 }
 
-fn on(sim: &Sim) -> Options {
-    let options = Options::new()
-        .clock(ManualClock::new(NOW))
-        .fs(Arc::new(sim.clone()));
-    options.sync_interval(Duration::from_secs(86_400))
+fn rarely_synced(sim: &Sim) -> Options {
+    on(sim, &ManualClock::new(NOW)).sync_interval(seconds(86_400))
 }
 
 /// Called when a power cut takes nothing any more, which the next round could not know otherwise.
@@ -330,8 +264,7 @@ fn on(sim: &Sim) -> Options {
 fn what_waits_for_a_sync_is_called_after_it() {
     let mut sim = Sim::new(1);
     for round in 0..10 {
-        let db = on(&sim).open("/db").unwrap();
-        let c = db.container("c").unwrap();
+        let (db, c) = open(rarely_synced(&sim));
         assert_eq!(c.iter().count(), round);
         c.put(format!("{round}"), "v").unwrap();
         let (told, tells) = channel();
@@ -356,8 +289,7 @@ fn what_waits_for_a_sync_is_called_after_it() {
 fn what_waits_for_a_sync_is_called_once_whatever_happens() {
     let calls = Arc::new(AtomicU64::new(0));
     let sim = Sim::new(1);
-    let db = on(&sim).open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = open(rarely_synced(&sim));
     let count = |call: u64| {
         let calls = calls.clone();
         move |_| {
@@ -386,14 +318,9 @@ fn what_waits_for_a_sync_is_called_once_whatever_happens() {
 #[test]
 fn what_waits_for_a_sync_that_fails_is_told_so() {
     let sim = Sim::new(1);
-    let db = on(&sim).open("/db").unwrap();
+    let db = rarely_synced(&sim).open("/db").unwrap();
     db.container("c").unwrap().put("k", "v").unwrap();
-    let plan = FaultPlan {
-        at: sim.operations(),
-        kind: Fault::Io,
-        lasting: true,
-    };
-    sim.fail_where(plan, |call| call.operation == "sync");
+    fail_from_now(&sim, Fault::Io, |call| call.operation == "sync");
     let (told, tells) = channel();
     db.sync_then(move |synced| told.send(synced).unwrap());
     assert!(tells.recv().unwrap().is_err());
@@ -403,7 +330,7 @@ fn what_waits_for_a_sync_that_fails_is_told_so() {
 #[test]
 fn a_database_may_be_closed_by_what_waited_for_a_sync() {
     let sim = Sim::new(1);
-    let db = on(&sim).open("/db").unwrap();
+    let db = rarely_synced(&sim).open("/db").unwrap();
     db.container("c").unwrap().put("k", "v").unwrap();
     let (told, tells) = channel();
     let last = db.clone();
@@ -418,8 +345,8 @@ fn a_database_may_be_closed_by_what_waited_for_a_sync() {
     drop(db);
     // On a thread of the database it is closed by another one.
     let again = (0..2_000).find_map(|_| {
-        std::thread::sleep(Duration::from_millis(5));
-        on(&sim).open("/db").ok()
+        std::thread::sleep(ms(5));
+        rarely_synced(&sim).open("/db").ok()
     });
     again.expect("it is closed").close().unwrap();
 }
@@ -428,8 +355,7 @@ fn a_database_may_be_closed_by_what_waited_for_a_sync() {
 #[test]
 fn what_waited_for_a_sync_may_call_the_database_that_closes() {
     let sim = Sim::new(1);
-    let db = on(&sim).stepped().open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = open(rarely_synced(&sim).stepped());
     c.put("k", "v").unwrap();
     let (told, tells) = channel();
     let mut same = Some(db.clone());
@@ -457,7 +383,7 @@ fn a_write_whose_condition_does_not_hold_is_left_out_and_told() {
     let f = fixture();
     f.c.put_with_ttl("there", "1", after(1_000)).unwrap();
     f.c.put_with_ttl("ended", "1", after(10)).unwrap();
-    f.clock.advance(Duration::from_millis(10));
+    f.clock.advance(ms(10));
     let mut batch = Batch::new();
     batch.on_miss(OnMiss::Skip);
     batch
@@ -536,15 +462,14 @@ fn what_a_write_was_left_out_for_is_so_at_the_stamp() {
     type Meanwhile = fn(&Container, &ManualClock);
     let meanwhile: [Meanwhile; 3] = [
         |c, _| c.delete("held").unwrap(),
-        |_, clock| clock.advance(Duration::from_millis(10)),
+        |_, clock| clock.advance(ms(10)),
         |c, _| c.put("free", "meanwhile").unwrap(),
     ];
     for (of, meanwhile) in meanwhile.into_iter().enumerate() {
         let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-        let options = on(&sim).clock(clock.clone()).stepped();
+        let options = rarely_synced(&sim).clock(clock.clone()).stepped();
         let options = options.reads(Reads::Pread).cache_bytes(0);
-        let db = options.open("/db").unwrap();
-        let c = db.container("c").unwrap();
+        let (db, c) = open(options);
         c.put("stored", "v").unwrap();
         db.flush().unwrap();
         c.put_with_ttl("held", "v", after(10)).unwrap();
@@ -599,15 +524,14 @@ fn a_requirement_is_one_of_the_whole_batch() {
 fn an_update_may_change_the_ttl_alone() {
     let f = fixture();
     f.c.put_with_ttl("k", "v", after(1_000)).unwrap();
-    f.clock.advance(Duration::from_millis(300));
+    f.clock.advance(ms(300));
     let never = |_: Option<&Item>| Update::Expire(Ttl::Never);
     assert!(f.c.update("k", never).unwrap());
     let of_now = (at(300), Ttl::Never, None);
     assert_eq!(life(&f.c, "k"), Some(of_now));
     assert_eq!(f.c.get("k").unwrap().unwrap(), "v");
     assert!(!f.c.update("absent", never).unwrap());
-    let keep = f.c.update("k", |_| Update::Expire(Ttl::Keep)).unwrap_err();
-    assert!(matches!(keep, Error::InvalidArgument { what: "ttl", .. }));
+    refused(f.c.update("k", |_| Update::Expire(Ttl::Keep)), "ttl");
 }
 
 /// One operation of a random batch.
@@ -663,7 +587,7 @@ fn random_step(dice: &mut Random, now: u64) -> Made {
         21 => Step::SetDefault(match dice.below(3) {
             0 => DefaultTtl::Off,
             1 => DefaultTtl::NoDefault,
-            _ => DefaultTtl::After(Duration::from_millis(1 + dice.below(40) as u64)),
+            _ => default(1 + dice.below(40) as u64),
         }),
         22 if dice.one_in(2) => Step::ExpireAll,
         22 => Step::ExpireBefore(now + dice.below(40) as u64),
@@ -857,7 +781,7 @@ fn random_batches_tell_what_a_model_says() {
             }
             let by = dice.below(15) as u64;
             now += by;
-            f.clock.advance(Duration::from_millis(by));
+            f.clock.advance(ms(by));
             model.time.advance(by);
             for (c, name) in containers.iter().zip(NAMES) {
                 let told = model.scan(name, b"", None, u64::MAX).into_iter();

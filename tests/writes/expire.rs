@@ -3,16 +3,13 @@
 //! Method: a database on a simulated disk with a manual clock, background work step by step. The histories that a person
 //! thinks of stand here; random ones, with crashes and power cuts, in tests/contract/histories.rs and tests/crashes/power_cuts.rs.
 
-// Tests are a world of their own: they touch files, time and threads as they like.
-#![allow(clippy::disallowed_methods)]
-
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use ebbtide::internals::{Fs, Sim};
-use ebbtide::{Batch, Container, DefaultTtl, Durability, Error, ManualClock, Options, Ttl};
-use testkit::stage::{NOW, PATH, Stage, after, at, keys, ms, text};
+use ebbtide::{Batch, Container, DefaultTtl, Durability, Error, ManualClock, Ttl};
+use testkit::assert_is;
+use testkit::stage::{NOW, PATH, Stage, after, at, default, in_steps, keys, ms, open, text};
 
 fn manifest(f: &Stage) -> String {
     let names = f.sim.list(Path::new(PATH)).unwrap();
@@ -20,10 +17,6 @@ fn manifest(f: &Stage) -> String {
     let last = manifests.max().unwrap();
     let bytes = f.sim.read(&Path::new(PATH).join(last)).unwrap();
     text(&bytes)
-}
-
-fn default(millis: u64) -> DefaultTtl {
-    DefaultTtl::After(ms(millis))
 }
 
 fn fill(f: &Stage) {
@@ -166,46 +159,6 @@ fn what_is_written_later_is_not_concerned() {
     assert_eq!(f.keys(), ["m"]);
 }
 
-/// An item that takes over a lifetime was there, so no command had reached it; its time of writing is old.
-#[test]
-fn a_kept_lifetime_is_not_reached_by_earlier_commands() {
-    let f = Stage::small();
-    f.c.put_with_ttl("k", "1", after(10_000)).unwrap();
-    f.c.expire_before(at(10_000)).unwrap();
-    f.pass(5);
-    f.c.expire_written_before(at(0)).unwrap();
-    f.c.put_with_ttl("k", "2", Ttl::Keep).unwrap();
-    assert_eq!(f.c.item("k").unwrap().unwrap().written_at(), at(0));
-    f.c.expire_before(at(9_000)).unwrap();
-    assert_eq!(f.c.get("k").unwrap().unwrap(), "2");
-    f.c.expire_written_before(at(1)).unwrap();
-    assert!(!f.c.contains("k").unwrap());
-    f.c.put_with_ttl("k", "3", Ttl::Keep).unwrap();
-    assert_eq!(f.c.item("k").unwrap().unwrap().written_at(), at(5));
-}
-
-/// An item that a command ends hides an older version for good.
-#[test]
-fn an_older_version_does_not_come_back() {
-    let f = Stage::small();
-    f.c.put_with_ttl("k", "old", Ttl::Never).unwrap();
-    let before = f.db.snapshot();
-    f.db.flush().unwrap();
-    f.c.put_with_ttl("k", "new", after(1_000)).unwrap();
-    f.db.flush().unwrap();
-    f.c.expire_before(at(1_001)).unwrap();
-    for _ in 0..3 {
-        assert!(!f.c.contains("k").unwrap());
-        assert_eq!(keys(before.container("c").unwrap().iter()), ["k"]);
-        f.rest();
-    }
-    f.db.compact().unwrap();
-    assert!(!f.c.contains("k").unwrap());
-    drop(before);
-    f.db.compact().unwrap();
-    assert!(f.reopen(false).keys().is_empty());
-}
-
 #[test]
 fn snapshots_and_iterators_lose_it_too() {
     let f = Stage::small();
@@ -255,65 +208,6 @@ fn an_update_notices_a_command_that_is_forgotten_again() {
     }
 }
 
-#[test]
-fn a_transaction_that_read_it_is_in_conflict() {
-    let f = Stage::small();
-    f.c.put("k", "v").unwrap();
-    let tx = f.db.begin();
-    assert!(tx.get(&f.c, "k").unwrap().is_some());
-    f.c.expire_all().unwrap();
-    tx.put(&f.c, "l", "v").unwrap();
-    assert!(tx.commit().unwrap_err().is_conflict());
-    let tx = f.db.begin();
-    assert!(tx.get(&f.c, "k").unwrap().is_none());
-    tx.put(&f.c, "l", "v").unwrap();
-    tx.commit().unwrap();
-    // One that began before and reads only now finds what has ended since, or a conflict.
-    f.c.put("k", "v").unwrap();
-    let tx = f.db.begin();
-    f.c.expire_all().unwrap();
-    assert!(tx.get(&f.c, "k").unwrap_err().is_conflict());
-}
-
-/// A command in a batch reaches what the batch wrote before it, and not what follows.
-#[test]
-fn a_command_counts_from_its_place_in_the_batch_on() {
-    for orderly in [true, false] {
-        let mut f = Stage::small();
-        f.c.put("old", "v").unwrap();
-        let mut batch = Batch::new();
-        batch
-            .put(&f.c, "before", "v")
-            .put_with_ttl(&f.c, "long", "v", after(2_000))
-            .expire_all(&f.c)
-            .put(&f.c, "after", "v")
-            .put_with_ttl(&f.c, "soon", "v", after(500))
-            .create(&f.c, "old", "anew", Ttl::Inherit)
-            .expire_before(&f.c, at(1_000))
-            .put_with_ttl(&f.c, "soon-2", "v", after(500))
-            .expire_written_before(&f.c, at(0));
-        f.db.write(&batch).unwrap();
-        let left = ["after", "old", "soon-2"];
-        assert_eq!(f.keys(), left);
-        for _ in 0..2 {
-            f = f.reopen(orderly);
-            assert_eq!(f.keys(), left);
-        }
-        let mut batch = Batch::new();
-        batch.expire_all(&f.c).touch(&f.c, "old");
-        assert!(f.db.write(&batch).unwrap_err().is_conflict());
-        assert_eq!(f.keys(), left, "nothing of it was done");
-        let mut batch = Batch::new();
-        batch
-            .expire_all(&f.c)
-            .put_with_ttl(&f.c, "old", "w", Ttl::Keep);
-        f.pass(7);
-        f.db.write(&batch).unwrap();
-        let item = f.c.item("old").unwrap().unwrap();
-        assert_eq!(item.written_at(), at(7), "what is gone has no life to keep");
-    }
-}
-
 /// Commands that none of the others covers are counted; what is done about it helps.
 #[test]
 fn not_every_command_stands() {
@@ -334,18 +228,12 @@ fn not_every_command_stands() {
     let off = f.c.preview_default_ttl(DefaultTtl::Off);
     assert_eq!(off.commands, 64, "none has passed");
     let refused = f.c.expire_before(at(10)).unwrap_err();
-    assert!(
-        matches!(refused, Error::TooManyCommands { .. }),
-        "{refused}"
-    );
+    assert_is!(refused, Error::TooManyCommands { .. });
     assert!(refused.is_retryable());
     let mut batch = Batch::new();
     batch.put(&f.c, "nothing", "v").expire_before(&f.c, at(10));
     let refused = f.db.write(&batch).unwrap_err();
-    assert!(
-        matches!(refused, Error::TooManyCommands { .. }),
-        "{refused}"
-    );
+    assert_is!(refused, Error::TooManyCommands { .. });
     assert!(!f.c.contains("nothing").unwrap());
     assert_eq!(f.keys().len(), 64);
     f.c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
@@ -404,24 +292,6 @@ fn a_command_is_forgotten_once_it_concerns_nothing() {
         assert!(!manifest(&f).contains("\"commands\""), "{}", manifest(&f));
         assert_eq!(f.keys(), ["l"]);
     }
-}
-
-#[test]
-fn a_leap_of_the_clock_holds_commands_up() {
-    let f = Stage::small();
-    f.c.put("k", "v").unwrap();
-    f.clock.jump(NOW + 40_000_000);
-    for refused in [
-        f.c.expire_all(),
-        f.c.expire_before(at(1)),
-        f.db.write(Batch::new().expire_all(&f.c)),
-    ] {
-        assert!(matches!(refused, Err(Error::ClockUnsettled { .. })));
-    }
-    assert!(f.c.contains("k").unwrap());
-    f.db.confirm_clock();
-    f.c.expire_all().unwrap();
-    assert!(!f.c.contains("k").unwrap());
 }
 
 /// Told and killed, without a sync by anybody else.
@@ -531,13 +401,7 @@ fn a_preview_says_what_would_be_gone() {
 fn a_command_takes_the_same_time_whatever_is_stored() {
     let f = Stage::small();
     let (sim, clock) = (Sim::new(2), ManualClock::new(NOW));
-    let db = Options::new()
-        .fs(Arc::new(sim))
-        .clock(clock)
-        .stepped()
-        .open("/db")
-        .unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = open(in_steps(&sim, &clock));
     for n in 0..200_000u32 {
         c.put(n.to_be_bytes(), "v").unwrap();
     }
@@ -551,10 +415,7 @@ fn a_command_takes_the_same_time_whatever_is_stored() {
         (0..20).map(once).min().unwrap()
     };
     let (little, much) = (time(&f.c), time(&c));
-    assert!(
-        much < 20 * little + Duration::from_millis(1),
-        "{little:?}, {much:?}"
-    );
+    assert!(much < 20 * little + ms(1), "{little:?}, {much:?}");
     c.expire_all().unwrap();
     assert!(c.is_empty().unwrap());
 }

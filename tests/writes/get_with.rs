@@ -8,8 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use ebbtide::{Container, Database, DefaultTtl, Error, ManualClock, Options, Result, Ttl};
+use testkit::stage::{ms, seconds};
 
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = seconds(60);
 
 fn world() -> (Database, Container, ManualClock) {
     let clock = ManualClock::new(1_800_000_000_000);
@@ -33,9 +34,9 @@ fn a_value_is_made_where_there_is_none() {
         value.unwrap()
     };
     assert_eq!(ask(), "0");
-    clock.advance(MINUTE - Duration::from_millis(1));
+    clock.advance(MINUTE - ms(1));
     assert_eq!(ask(), "0", "its minute began when it was stored");
-    clock.advance(Duration::from_millis(1));
+    clock.advance(ms(1));
     assert_eq!(ask(), "1");
     // One that ends at once is what the caller asked for, and no more.
     let gone = cache.get_with("gone", || Ok(("x", Ttl::Until(std::time::UNIX_EPOCH))));

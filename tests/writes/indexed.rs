@@ -7,15 +7,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use ebbtide::{DefaultTtl, Error, IndexedContainer, ManualClock, Options, Result, Ttl, Update};
+use ebbtide::{
+    Database, DefaultTtl, Error, IndexedContainer, ManualClock, Options, Result, Ttl, Update,
+};
 use testkit::random::Random;
+use testkit::refused;
+use testkit::stage::{NOW, after, at, default, ms};
 
 use crate::indexed_histories::{implied, indexed, stored};
 
-const NOW: u64 = 1_767_225_600_000;
-
-fn after(millis: u64) -> Ttl {
-    Ttl::After(Duration::from_millis(millis))
+fn world() -> (ManualClock, Database, IndexedContainer) {
+    let clock = ManualClock::new(NOW);
+    let options = Options::new().clock(clock.clone());
+    let db = options.open_temporary().unwrap();
+    let c = indexed(&db.container("c").unwrap()).unwrap();
+    (clock, db, c)
 }
 
 /// Writes of a thread, to few keys.
@@ -39,14 +45,8 @@ fn write(c: &IndexedContainer, random: &mut Random) -> Result<()> {
 
 #[test]
 fn writers_of_one_key_leave_items_and_entries_as_one() {
-    let clock = ManualClock::new(NOW);
-    let db = Options::new()
-        .clock(clock.clone())
-        .open_temporary()
-        .unwrap();
-    let c = indexed(&db.container("c").unwrap()).unwrap();
-    c.set_default_ttl(DefaultTtl::After(Duration::from_millis(50)))
-        .unwrap();
+    let (clock, db, c) = world();
+    c.set_default_ttl(default(50)).unwrap();
     let (is_over, written) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|threads| {
         for seed in 0..4 {
@@ -88,7 +88,7 @@ fn writers_of_one_key_leave_items_and_entries_as_one() {
             let found = entries.keys(&b"\0\x01"[..]..).count();
             assert_eq!(found, implied, "in round {round}");
             // Only this thread moves the clock: not while it compares.
-            clock.advance(Duration::from_millis(7));
+            clock.advance(ms(7));
         }
         is_over.store(true, Ordering::Relaxed);
     });
@@ -99,12 +99,7 @@ fn writers_of_one_key_leave_items_and_entries_as_one() {
 
 #[test]
 fn of_eight_threads_one_gets_an_index_key() {
-    let clock = ManualClock::new(NOW);
-    let db = Options::new()
-        .clock(clock.clone())
-        .open_temporary()
-        .unwrap();
-    let c = indexed(&db.container("c").unwrap()).unwrap();
+    let (clock, _db, c) = world();
     for round in 0..40 {
         let (won, barrier) = (AtomicUsize::new(0), std::sync::Barrier::new(8));
         thread::scope(|threads| {
@@ -125,19 +120,18 @@ fn of_eight_threads_one_gets_an_index_key() {
         });
         assert_eq!(won.into_inner(), 1, "in round {round}");
         assert_eq!(c.container().count(..).unwrap(), 1);
-        clock.advance(Duration::from_millis(9));
+        clock.advance(ms(9));
         assert!(
             c.put("late", "@a").is_err(),
             "it is held for the last millisecond"
         );
-        clock.advance(Duration::from_millis(1));
+        clock.advance(ms(1));
     }
 }
 
 #[test]
 fn what_is_returned_is_the_item_as_it_was_written() {
-    let db = Options::temporary().unwrap();
-    let c = indexed(&db.container("c").unwrap()).unwrap();
+    let (_, db, c) = world();
     c.put_with_ttl("k", "t1 t2 @a", after(60_000)).unwrap();
     let touched = c.get_and_touch("k").unwrap().unwrap();
     assert_eq!(touched, c.container().item("k").unwrap().unwrap());
@@ -174,8 +168,7 @@ fn what_is_returned_is_the_item_as_it_was_written() {
 /// Where ttl is off it lives, though it had ended when it was put, and its lifetime is 0.
 #[test]
 fn an_item_that_has_ended_where_ttl_is_off_keeps_its_entries() {
-    let db = Options::temporary().unwrap();
-    let c = indexed(&db.container("c").unwrap()).unwrap();
+    let (_, _db, c) = world();
     c.set_default_ttl(DefaultTtl::Off).unwrap();
     let ended = Ttl::Until(std::time::UNIX_EPOCH);
     c.put_with_ttl("k", "t1 @a", ended).unwrap();
@@ -234,8 +227,7 @@ fn an_index_that_is_new_or_of_another_kind_is_built() {
 
 #[test]
 fn a_lookup_believes_no_entry() {
-    let db = Options::temporary().unwrap();
-    let c = indexed(&db.container("c").unwrap()).unwrap();
+    let (_, db, c) = world();
     c.put("k1", "t1 @a").unwrap();
     c.put("k2", "t1 @b").unwrap();
     // Past the index: one has another value, one is gone.
@@ -265,17 +257,11 @@ fn a_lookup_believes_no_entry() {
 
 #[test]
 fn a_default_that_is_changed_past_the_index_does_not_matter() {
-    let clock = ManualClock::new(NOW);
-    let db = Options::new()
-        .clock(clock.clone())
-        .open_temporary()
-        .unwrap();
-    let c = indexed(&db.container("c").unwrap()).unwrap();
-    let default = |millis| DefaultTtl::After(Duration::from_millis(millis));
+    let (clock, db, c) = world();
     c.set_default_ttl(default(100)).unwrap();
     c.put("k", "t1 @a").unwrap();
     c.container().set_default_ttl(default(300)).unwrap();
-    clock.advance(Duration::from_millis(150));
+    clock.advance(ms(150));
     // The entries have ended, and both containers are set alike by hand.
     for name in ["c#tag", "c#mail"] {
         db.container(name)
@@ -285,9 +271,9 @@ fn a_default_that_is_changed_past_the_index_does_not_matter() {
     }
     assert!(matches!(c.put("other", "@a"), Err(Error::NotUnique { .. })));
     assert_eq!(c.index().items("t1").count(), 1);
-    clock.advance(Duration::from_millis(149));
+    clock.advance(ms(149));
     assert!(c.put("other", "@a").is_err());
-    clock.advance(Duration::from_millis(1));
+    clock.advance(ms(1));
     c.put("other", "@a").unwrap();
     // The entry could not get the life of an item that its container held for dead: it stays, and is not believed.
     assert_eq!(c.index().range(..).count(), 0);
@@ -306,21 +292,16 @@ fn a_default_that_is_changed_past_the_index_does_not_matter() {
 
 #[test]
 fn a_command_between_two_defaults_ends_no_entry_before_its_item() {
-    let clock = ManualClock::new(NOW);
-    let db = Options::new()
-        .clock(clock.clone())
-        .open_temporary()
-        .unwrap();
-    let c = indexed(&db.container("c").unwrap()).unwrap();
+    let (_, _db, c) = world();
     let set = |millis| {
-        let default = DefaultTtl::After(Duration::from_millis(millis));
+        let default = default(millis);
         c.container().set_default_ttl(default).unwrap();
     };
     set(100);
     c.put("k", "t1 @a").unwrap();
     set(300);
     // The item would end after that moment, and entries that still have the other default before it.
-    let moment = std::time::UNIX_EPOCH + Duration::from_millis(NOW + 200);
+    let moment = at(200);
     c.expire_before(moment).unwrap();
     set(100);
     assert_eq!(c.index().items("t1").count(), 1);
@@ -352,14 +333,7 @@ fn wrong_use_is_told_and_changes_nothing() {
         .open()
         .unwrap();
     long.put("k", "short").unwrap();
-    let error = long.put("k", vec![0; 40_000]).unwrap_err();
-    assert!(matches!(
-        error,
-        Error::InvalidArgument {
-            what: "index key",
-            ..
-        }
-    ));
+    refused(long.put("k", vec![0; 40_000]), "index key");
     assert!(long.put_with_ttl("k", "other", Duration::ZERO).is_err());
     assert!(long.expire("k", Ttl::Keep).is_err());
     assert!(long.index_named("none").is_err());

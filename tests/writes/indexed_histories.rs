@@ -10,25 +10,21 @@
 //! `EBBTIDE_HISTORIES` says how many (default 60), `EBBTIDE_SEED` where the choices start.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ebbtide::internals::Sim;
 use ebbtide::{
-    Container, Database, DefaultTtl, Error, IndexedContainer, Item, ManualClock, Options, Result,
-    Ttl, Update,
+    Container, Database, DefaultTtl, Error, IndexedContainer, Item, ManualClock, Result, Ttl,
+    Update,
 };
 use testkit::random::Random;
+use testkit::stage::{NOW, after, default, in_steps, ms, text};
+use testkit::world::millis;
 
-const NOW: u64 = 1_767_225_600_000;
 const KEYS: usize = 8;
 
 fn at(millis: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(millis)
-}
-
-fn millis(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+    UNIX_EPOCH + ms(millis)
 }
 
 /// An item, as the model knows it.
@@ -112,10 +108,6 @@ impl Shelf {
             self.items.remove(key);
         });
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// The words of a value that begin so.
@@ -285,7 +277,7 @@ impl Model {
             return Some(Answer::Taken(holder));
         }
         let ttl = match ttl {
-            Ttl::Until(end) => Ttl::After(Duration::from_millis(millis(end).saturating_sub(now))),
+            Ttl::Until(end) => after(millis(end).saturating_sub(now)),
             ttl => ttl,
         };
         self.0.put(key, value, ttl, now);
@@ -381,7 +373,7 @@ fn random_value(random: &mut Random, number: usize) -> String {
 }
 
 fn random_ttl(random: &mut Random, now: u64) -> Ttl {
-    let after = |millis| Ttl::After(Duration::from_millis(millis));
+    let after = |millis| after(millis);
     let soon = at(now + 40);
     random.pick(&[
         Ttl::Inherit,
@@ -448,11 +440,7 @@ fn agree(stored: &Entries, asked: &Entries, is_exact: bool) {
 }
 
 fn open(sim: &Sim, clock: &ManualClock, memtable_bytes: usize) -> (Database, IndexedContainer) {
-    let options = Options::new()
-        .clock(clock.clone())
-        .fs(Arc::new(sim.clone()))
-        .memtable_bytes(memtable_bytes)
-        .stepped();
+    let options = in_steps(sim, clock).memtable_bytes(memtable_bytes);
     let db = options.open("/db").unwrap();
     let c = indexed(&db.container("c").unwrap()).unwrap();
     (db, c)
@@ -549,8 +537,8 @@ impl World {
         let default = random.pick(&[
             DefaultTtl::Off,
             DefaultTtl::NoDefault,
-            DefaultTtl::After(Duration::from_millis(60)),
-            DefaultTtl::After(Duration::from_millis(300)),
+            default(60),
+            default(300),
         ]);
         let is_past = !self.is_exact && random.one_in(3);
         println!("{default:?}, past the helper: {is_past}");
@@ -637,7 +625,7 @@ impl World {
             30..=36 => self.transaction(random, number),
             37..=44 => {
                 let millis = random.pick(&[1, 10, 30, 100]);
-                self.clock.advance(Duration::from_millis(millis));
+                self.clock.advance(ms(millis));
             }
             45 | 46 => self.both().0.flush().unwrap(),
             47 | 48 => drop(self.both().0.step().unwrap()),

@@ -3,23 +3,16 @@
 //! Method: each state of a key by a clock that the test moves, in memory and in tables; and threads that count by versions.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
-use ebbtide::internals::{Fault, FaultPlan, Sim};
-use ebbtide::{Durability, Error, ManualClock, Options, Reads, Ttl, Version};
+use ebbtide::internals::{Fault, Sim};
+use ebbtide::{Durability, ManualClock, Reads, Ttl, Version};
 
-use crate::conditions::{after, fixture, version};
-
-const NOW: u64 = 1_800_000_000_000;
-
-fn options(sim: &Sim, clock: &ManualClock) -> Options {
-    Options::new()
-        .fs(Arc::new(sim.clone()))
-        .clock(clock.clone())
-}
+use crate::conditions::{fixture, version};
+use testkit::refused;
+use testkit::stage::{NOW, after, fail_from_now, ms, on, open};
 
 /// An item that is there, that has ended, that was deleted; in memory and in a table; and a version that is refused.
 #[test]
@@ -37,12 +30,12 @@ fn put_if_judges_the_version_that_is_live() {
         let (before, first) = put("1", None);
         assert_eq!((before, first), (None, Some(version(&f.c, "k"))));
         assert_eq!(put("2", None), (first, None));
-        f.clock.advance(Duration::from_millis(9));
+        f.clock.advance(ms(9));
         let (before, second) = put("3", first);
         assert_eq!((before, second), (first, Some(version(&f.c, "k"))));
         assert_eq!(put("4", first), (second, None));
         assert_eq!(f.c.get("k").unwrap().unwrap(), "3");
-        f.clock.advance(Duration::from_millis(10)); // it has ended
+        f.clock.advance(ms(10)); // it has ended
         assert_eq!(put("5", second), (None, None));
         let (before, third) = put("6", None);
         assert_eq!((before, third), (None, Some(version(&f.c, "k"))));
@@ -50,8 +43,7 @@ fn put_if_judges_the_version_that_is_live() {
         assert_eq!(put("7", third), (None, None));
         let kept = f.c.put_if("k", "8", Ttl::Keep, |_| true).unwrap();
         assert_eq!((kept.before, kept.written.is_some()), (None, true));
-        let error = f.c.put_if("k", "9", after(0), |_| true).unwrap_err();
-        assert!(matches!(error, Error::InvalidArgument { what: "ttl", .. }));
+        refused(f.c.put_if("k", "9", after(0), |_| true), "ttl");
         assert_eq!(f.c.get("k").unwrap().unwrap(), "8");
     }
 }
@@ -63,9 +55,7 @@ fn upsert_tells_the_version_that_was_live() {
     for durability in [Durability::Buffered, Durability::Sync] {
         for is_flushed in [false, true] {
             let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-            let db = options(&sim, &clock).durability(durability).open("/db");
-            let db = db.unwrap();
-            let c = db.container("c").unwrap();
+            let (db, c) = open(on(&sim, &clock).durability(durability));
             let upsert = |value: &str, ttl: Ttl| {
                 if is_flushed {
                     db.flush().unwrap();
@@ -77,10 +67,10 @@ fn upsert_tells_the_version_that_was_live() {
             };
             let (before, first) = upsert("1", after(10));
             assert_eq!(before, None);
-            clock.advance(Duration::from_millis(9));
+            clock.advance(ms(9));
             let (before, second) = upsert("2", after(10));
             assert_eq!(before, Some(first));
-            clock.advance(Duration::from_millis(10)); // it has ended
+            clock.advance(ms(10)); // it has ended
             let (before, third) = upsert("3", Ttl::Never);
             assert_eq!(before, None);
             assert!(third > second);
@@ -91,15 +81,14 @@ fn upsert_tells_the_version_that_was_live() {
             assert_eq!(upsert("6", Ttl::Never).0, None);
             // A moment that has passed ends it at once.
             let last = version(&c, "k");
-            let past = db.now() - Duration::from_millis(1);
+            let past = db.now() - ms(1);
             assert_eq!(
                 c.upsert("k", "7", Ttl::Until(past)).unwrap().before,
                 Some(last)
             );
             assert!(c.get("k").unwrap().is_none());
             assert_eq!(upsert("8", after(100)).0, None);
-            let error = c.upsert("k", "9", after(0)).unwrap_err();
-            assert!(matches!(error, Error::InvalidArgument { what: "ttl", .. }));
+            refused(c.upsert("k", "9", after(0)), "ttl");
             let last = version(&c, "k");
             // Time that is taken back has ended nothing.
             clock.jump(NOW + 400 * 86_400_000);
@@ -114,17 +103,11 @@ fn upsert_tells_the_version_that_was_live() {
 #[test]
 fn an_upsert_over_what_cannot_be_read_is_done() {
     let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-    let unread = options(&sim, &clock).reads(Reads::Pread).cache_bytes(0);
-    let db = unread.open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    let unread = on(&sim, &clock).reads(Reads::Pread).cache_bytes(0);
+    let (db, c) = open(unread);
     c.put("k", "1").unwrap();
     db.flush().unwrap();
-    let plan = FaultPlan {
-        at: sim.operations(),
-        kind: Fault::Io,
-        lasting: true,
-    };
-    sim.fail_where(plan, |call| call.operation == "read");
+    fail_from_now(&sim, Fault::Io, |call| call.operation == "read");
     assert!(c.upsert("k", "2", Ttl::Inherit).is_err());
     assert_eq!(c.get("k").unwrap().unwrap(), "2");
     let again = c.upsert("k", "3", Ttl::Inherit).unwrap();
@@ -136,9 +119,7 @@ fn an_upsert_over_what_cannot_be_read_is_done() {
 fn upserts_of_one_key_are_a_chain() {
     for durability in [Durability::Buffered, Durability::Sync] {
         let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-        let db = options(&sim, &clock).durability(durability).open("/db");
-        let db = db.unwrap();
-        let c = db.container("c").unwrap();
+        let (db, c) = open(on(&sim, &clock).durability(durability));
         let told = Mutex::new(vec![BTreeMap::new(); 3]);
         let left = AtomicU64::new(4);
         thread::scope(|scope| {

@@ -4,14 +4,10 @@
 //! Method: a database on a simulated disk with a manual clock, background work step by step. Limits are given in items of
 //! one size, so that it is plain how many fit; random histories are compared with all items, read one by one.
 
-// Tests are a world of their own: they touch files, time and threads as they like.
-#![allow(clippy::disallowed_methods)]
-
-use ebbtide::{
-    Batch, Container, ContainerOptions, DefaultTtl, Error, Quota, Result, Ttl, Update, WhenFull,
-};
+use ebbtide::{Batch, Container, ContainerOptions, Error, Quota, Result, Ttl, Update, WhenFull};
+use testkit::assert_is;
 use testkit::random::Random;
-use testkit::stage::{NOW, Stage, at, ms, seconds, small};
+use testkit::stage::{NOW, Stage, after, at, ms, seconds, small};
 
 /// Bytes that count for an item of these tests: a key of 4, a value of 80, and 16.
 const ITEM: u64 = 100;
@@ -158,9 +154,7 @@ fn every_way_of_writing_is_refused() {
     batch.put(&c, "0001", value());
     batch.put(&c, "0003", value());
     is_full(db.write(batch.clone()));
-    let mut conditional = Batch::new();
-    conditional.create(&c, "0003", value(), Ttl::Inherit);
-    is_full(db.write(conditional));
+    is_full(db.write(Batch::new().create(&c, "0003", value(), Ttl::Inherit)));
     is_full(db.transaction(|tx| {
         tx.put(&c, "0001", "changed")?;
         tx.put(&c, "0003", "v".repeat(300))
@@ -217,22 +211,6 @@ fn a_quota_lasts_and_can_be_changed() {
         Err(Error::InvalidArgument { .. })
     ));
     assert_eq!(c.quota().unwrap().max_live_bytes, 5 * ITEM);
-}
-
-#[test]
-fn a_default_ends_what_inherits_it() {
-    let Stage { clock, c, .. } = refuse(2);
-    put(&c, 1, Ttl::Inherit).unwrap();
-    clock.advance(seconds(10));
-    put(&c, 2, Ttl::Inherit).unwrap();
-    is_full(put(&c, 3, Ttl::Inherit));
-    c.set_default_ttl(DefaultTtl::After(seconds(15))).unwrap();
-    is_full(put(&c, 3, Ttl::Inherit));
-    clock.advance(seconds(5));
-    put(&c, 3, Ttl::Inherit).unwrap();
-    c.set_default_ttl(DefaultTtl::After(seconds(5))).unwrap();
-    put(&c, 4, Ttl::Inherit).unwrap();
-    assert_eq!(keys(&c), [3, 4]);
 }
 
 #[test]
@@ -444,8 +422,8 @@ fn history(seed: u64, when_full: WhenFull, is_held: bool) {
         let value = "v".repeat(random.below(160));
         let ttl = match random.below(8) {
             0 if when_full == WhenFull::Refuse => Ttl::Never,
-            1 => Ttl::After(seconds(100_000)),
-            _ => Ttl::After(ms(1_000 << random.below(12))),
+            1 => after(100_000_000),
+            _ => after(1_000 << random.below(12)),
         };
         match random.below(100) {
             0 => clock.advance(seconds(random.below(40) as u64)),
@@ -572,10 +550,7 @@ fn a_write_that_is_refused_ends_nothing_of_what_it_would_replace() {
         .unwrap();
     for _ in 0..3 {
         let refused = c.put_with_ttl("keyy", "v".repeat(330), seconds(100));
-        assert!(
-            matches!(refused, Err(Error::QuotaFull { .. })),
-            "{refused:?}"
-        );
+        assert_is!(refused, Err(Error::QuotaFull { .. }));
         assert!(c.contains("keyy").unwrap());
     }
     // Where something else ends, it does.

@@ -6,27 +6,20 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ebbtide::internals::{Fault, FaultPlan, Sim, Survivors};
+use ebbtide::internals::{Fault, Sim, Survivors};
 use ebbtide::{Container, Database, ManualClock, Options};
+use testkit::stage::{NOW, bytes, fail_from_now, in_steps, open, rest};
 
-const NOW: u64 = 1_767_225_600_000;
 const MEMTABLE: u64 = 256 << 10;
 
 fn options(sim: &Sim) -> Options {
-    Options::new()
-        .fs(Arc::new(sim.clone()))
-        .clock(ManualClock::new(NOW))
-        .stepped()
+    in_steps(sim, &ManualClock::new(NOW))
         .memtable_bytes(MEMTABLE as usize)
         .background_rate(1 << 40)
 }
 
 fn key(n: u64) -> Vec<u8> {
     format!("key-{n:08}").into_bytes()
-}
-
-fn step_all(db: &Database) {
-    while db.step().unwrap() {}
 }
 
 fn items(c: &Container) -> usize {
@@ -40,7 +33,7 @@ fn they_count_as_memory_and_are_not_logged_again_for_ever() {
     let (few, many) = (db.container("few").unwrap(), db.container("many").unwrap());
     for n in 0..12_000 {
         many.delete_range(key(n)..key(n + 1)).unwrap();
-        step_all(&db);
+        rest(&db);
         let stats = db.stats();
         assert!(stats.memtable_bytes <= 3 * MEMTABLE, "{stats:?}");
         assert!(stats.log_bytes <= 16 * MEMTABLE, "{stats:?}");
@@ -51,7 +44,7 @@ fn they_count_as_memory_and_are_not_logged_again_for_ever() {
     let before = db.stats().bytes_logged;
     for n in 0..2_000 {
         few.put(key(n), "a tiny one").unwrap();
-        step_all(&db);
+        rest(&db);
     }
     let logged = db.stats().bytes_logged - before;
     assert!(logged < 4 * MEMTABLE, "{logged} bytes for 2 000 tiny puts");
@@ -60,8 +53,7 @@ fn they_count_as_memory_and_are_not_logged_again_for_ever() {
 #[test]
 fn they_go_with_the_flush_where_nothing_is_older() {
     let sim = Sim::new(2);
-    let db = options(&sim).open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = open(options(&sim));
     let left = || c.stats().range_deletes;
     for n in 0..100 {
         c.put(key(n), "v").unwrap();
@@ -104,7 +96,7 @@ fn a_queue_stays_small() {
     for n in 0..30_000u64 {
         c.put(key(n), [7; 50]).unwrap();
         c.delete_range(..key(n.saturating_sub(LEN))).unwrap();
-        step_all(&db);
+        rest(&db);
         if n % 1_000 == 999 {
             let (stats, all) = (c.stats(), db.stats());
             assert!(stats.range_deletes < 2_000, "{stats:?}");
@@ -119,8 +111,7 @@ fn a_queue_stays_small() {
 
 /// With a dozen range deletes in memory that take more than one edit, over items in a table.
 fn with_many_long_ones(sim: &Sim) -> (Database, Container) {
-    let db = options(sim).memtable_bytes(64 << 20).open("/db").unwrap();
-    let c = db.container("c").unwrap();
+    let (db, c) = open(options(sim).memtable_bytes(64 << 20));
     (0..100).for_each(|n| c.put(key(n), "older").unwrap());
     db.flush().unwrap();
     // Of some 120 KB each: 240 KB in an edit.
@@ -139,7 +130,7 @@ fn a_flush_of_many_long_ones_is_whole_wherever_it_is_cut_off() {
     let sim = Sim::new(4);
     let options = |sim: &Sim| options(sim).memtable_bytes(64 << 20);
     let (db, c) = with_many_long_ones(&sim);
-    let expected: Vec<(Vec<u8>, Vec<u8>)> = pairs(&c);
+    let expected = bytes(c.iter());
     let left = Arc::new(Mutex::new(vec![]));
     let taken = left.clone();
     sim.watch(move |sim, _| {
@@ -157,16 +148,18 @@ fn a_flush_of_many_long_ones_is_whole_wherever_it_is_cut_off() {
     let calls = sim.operations() - before;
     assert!(calls > 12, "several edits: {calls} calls");
     assert_eq!(c.stats().range_deletes, 12);
-    assert_eq!(pairs(&c), expected);
+    assert_eq!(bytes(c.iter()), expected);
     for sim in left.lock().unwrap().drain(..) {
-        let db = options(&sim).open("/db").unwrap();
-        let c = db.container("c").unwrap();
-        assert_eq!(pairs(&c), expected);
+        let (db, c) = open(options(&sim));
+        assert_eq!(bytes(c.iter()), expected);
         db.flush().unwrap();
-        assert_eq!(pairs(&c), expected);
+        assert_eq!(bytes(c.iter()), expected);
         assert_eq!(c.stats().range_deletes, 12, "none of them twice");
         db.compact().unwrap();
-        assert_eq!((pairs(&c), c.stats().range_deletes), (expected.clone(), 0));
+        assert_eq!(
+            (bytes(c.iter()), c.stats().range_deletes),
+            (expected.clone(), 0)
+        );
     }
 }
 
@@ -178,14 +171,9 @@ fn a_flush_of_many_long_ones_is_whole_whichever_edit_fails() {
     for nth in 0..8 {
         let sim = Sim::new(4);
         let (db, c) = with_many_long_ones(&sim);
-        let expected = pairs(&c);
+        let expected = bytes(c.iter());
         let calls = AtomicU64::new(0);
-        let plan = FaultPlan {
-            at: sim.operations(),
-            kind: Fault::Full,
-            lasting: true,
-        };
-        sim.fail_where(plan, move |call| {
+        fail_from_now(&sim, Fault::Full, move |call| {
             let is_edit = call.changes() && call.path.to_string_lossy().contains("manifest");
             is_edit && calls.fetch_add(1, Ordering::Relaxed) >= nth
         });
@@ -195,21 +183,13 @@ fn a_flush_of_many_long_ones_is_whole_whichever_edit_fails() {
         if failed {
             again += 1;
         }
-        assert_eq!(pairs(&c), expected, "call {nth}");
+        assert_eq!(bytes(c.iter()), expected, "call {nth}");
         drop((c, db));
         let db = options(&sim).memtable_bytes(64 << 20).open("/db").unwrap();
         db.flush().unwrap();
         let c = db.container("c").unwrap();
         let ranges = c.stats().range_deletes;
-        assert_eq!((pairs(&c), ranges), (expected, 12), "call {nth}");
+        assert_eq!((bytes(c.iter()), ranges), (expected, 12), "call {nth}");
     }
     assert!(again > 4, "{again} flushes were done again");
-}
-
-fn pairs(c: &Container) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let pairs = c.iter().map(|item| {
-        let item = item.unwrap();
-        (item.key().to_vec(), item.value().to_vec())
-    });
-    pairs.collect()
 }

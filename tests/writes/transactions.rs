@@ -2,24 +2,18 @@
 //! of that still held; or nothing of it is written.
 //!
 //! Method: the anomalies by name, each as the two transactions that would show it, by a clock that the test moves, with
-//! what came in between in memory and in tables; then what a transaction sees of itself, and where it ends.
-
-// Tests are a world of their own: they touch files, time and threads as they like.
-#![allow(clippy::disallowed_methods)]
+//! what came in between in memory and in tables; then what a transaction sees of itself, and where it ends. Skews of writes,
+//! of reads and of ends, and answers of all calls, are for random histories: crates/testkit/src/observed/transactions.rs.
 
 use std::ops::Bound;
-use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::thread;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use ebbtide::internals::{Sim, Survivors};
 use ebbtide::{
     Batch, Container, Database, DefaultTtl, Durability, Error, Item, ManualClock, Options, Result,
     Transaction, Ttl, Update,
 };
-
-pub(crate) const NOW: u64 = 1_767_225_600_000;
+use testkit::stage::{NOW, after, at, default, in_steps, keys, ms, pairs, seconds, text};
 
 pub(crate) struct Fixture {
     pub(crate) sim: Sim,
@@ -30,10 +24,7 @@ pub(crate) struct Fixture {
 }
 
 pub(crate) fn options(sim: &Sim, clock: &ManualClock) -> Options {
-    let options = Options::new()
-        .clock(clock.clone())
-        .fs(Arc::new(sim.clone()));
-    options.sync_interval(Duration::from_secs(86_400)).stepped()
+    in_steps(sim, clock).sync_interval(seconds(86_400))
 }
 
 pub(crate) fn fixture() -> Fixture {
@@ -51,49 +42,21 @@ pub(crate) fn fixture() -> Fixture {
 
 impl Fixture {
     fn advance(&self, millis: u64) {
-        self.clock.advance(Duration::from_millis(millis));
+        self.clock.advance(ms(millis));
     }
 
     /// Brings writes that came in between into memory, or into tables; with all that has expired dropped.
-    fn settle(&self, place: DataIn) {
-        match place {
-            DataIn::Memory => {}
-            DataIn::Tables => self.db.flush().unwrap(),
-            DataIn::Compacted => {
-                self.db.flush().unwrap();
-                self.db.compact().unwrap();
-            }
+    fn settle(&self, place: &str) {
+        if place != "memory" {
+            self.db.flush().unwrap();
+        }
+        if place == "compacted" {
+            self.db.compact().unwrap();
         }
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-enum DataIn {
-    Memory,
-    Tables,
-    Compacted,
-}
-
-const PLACES: [DataIn; 3] = [DataIn::Memory, DataIn::Tables, DataIn::Compacted];
-
-pub(crate) const fn after(millis: u64) -> Ttl {
-    Ttl::After(Duration::from_millis(millis))
-}
-
-pub(crate) fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn pairs(items: impl Iterator<Item = Result<Item>>) -> Vec<(String, String)> {
-    items
-        .map(|item| item.map(|item| (text(item.key()), text(item.value()))))
-        .collect::<Result<_>>()
-        .unwrap()
-}
-
-fn keys(items: impl Iterator<Item = Result<Item>>) -> Vec<String> {
-    pairs(items).into_iter().map(|(key, _)| key).collect()
-}
+const PLACES: [&str; 3] = ["memory", "tables", "compacted"];
 
 /// The conflict that names this.
 #[track_caller]
@@ -127,26 +90,6 @@ fn no_update_is_lost() {
         f.settle(place);
         is_conflict(other.commit(), "a", "n");
         assert_eq!(number(f.a.get("n").unwrap()), 2, "{place:?}");
-    }
-}
-
-/// Each of two may go off call as long as the other is on it.
-#[test]
-fn no_write_skew() {
-    for place in PLACES {
-        let f = fixture();
-        f.a.put("ada", "on").unwrap();
-        f.b.put("bob", "on").unwrap();
-        let (one, other) = (f.db.begin(), f.db.begin());
-        for tx in [&one, &other] {
-            assert!(tx.contains(&f.a, "ada").unwrap() && tx.contains(&f.b, "bob").unwrap());
-        }
-        one.delete(&f.a, "ada").unwrap();
-        other.delete(&f.b, "bob").unwrap();
-        one.commit().unwrap();
-        f.settle(place);
-        is_conflict(other.commit(), "a", "ada");
-        assert!(f.b.contains("bob").unwrap(), "{place:?}");
     }
 }
 
@@ -224,61 +167,6 @@ fn what_was_not_reached_is_no_conflict() {
     }
 }
 
-#[test]
-fn no_read_skew() {
-    for place in PLACES {
-        let f = fixture();
-        f.a.put("x", "1").unwrap();
-        f.b.put("y", "1").unwrap();
-        let tx = f.db.begin();
-        assert_eq!(tx.get(&f.a, "x").unwrap().unwrap(), "1");
-        let mut both = Batch::new();
-        both.put(&f.a, "x", "2").put(&f.b, "y", "2");
-        f.db.write(&both).unwrap();
-        f.settle(place);
-        assert_eq!(tx.get(&f.b, "y").unwrap().unwrap(), "1");
-        assert_eq!(
-            pairs(tx.iter(&f.b).rev()),
-            [("y".to_owned(), "1".to_owned())]
-        );
-        // It only reads: it is of the moment before.
-        tx.commit().unwrap();
-    }
-}
-
-/// Two items end together; one is read before that, the other after it.
-#[test]
-fn no_expiry_skew() {
-    for place in PLACES {
-        for by_range in [false, true] {
-            let f = fixture();
-            let mut both = Batch::new();
-            both.put_with_ttl(&f.a, "x", "", after(100))
-                .put_with_ttl(&f.b, "y", "", after(100));
-            f.db.write(&both).unwrap();
-            f.db.flush().unwrap();
-            let tx = f.db.begin();
-            f.advance(99);
-            assert!(tx.contains(&f.a, "x").unwrap());
-            f.advance(1);
-            f.settle(place);
-            let second = match by_range {
-                false => tx.contains(&f.b, "y"),
-                true => match tx.iter(&f.b).next() {
-                    Some(item) => item.map(|_| true),
-                    None => Ok(false),
-                },
-            };
-            // Where its record is gone it may be found absent; then the commit tells.
-            let answer = second.and_then(|found| {
-                assert!(!found, "{place:?}");
-                tx.commit()
-            });
-            assert!(answer.unwrap_err().is_conflict(), "{place:?} {by_range}");
-        }
-    }
-}
-
 /// An item that ended since the beginning is a conflict when it is read, whether its record is still there or not.
 #[test]
 fn what_has_ended_is_a_conflict_wherever_it_is() {
@@ -290,7 +178,7 @@ fn what_has_ended_is_a_conflict_wherever_it_is() {
         |tx, b| tx.range(b, "j"..).next().transpose().map(drop),
         |tx, b| tx.range(b, ..="k").next_back().transpose().map(drop),
     ];
-    for place in [DataIn::Memory, DataIn::Tables, DataIn::Compacted] {
+    for place in PLACES {
         for read in reads {
             let f = fixture();
             let mut batch = Batch::new();
@@ -320,7 +208,7 @@ fn what_was_never_there_is_no_conflict() {
     f.a.put_with_ttl("later", "v", after(1_000)).unwrap();
     let tx = f.db.begin();
     f.advance(500);
-    f.settle(DataIn::Compacted);
+    f.settle("compacted");
     assert!(tx.get(&f.a, "none").unwrap().is_none());
     assert_eq!(keys(tx.iter(&f.a)), ["k", "later"]);
     let began = tx.now();
@@ -362,10 +250,10 @@ fn one_time_judges_all() {
     let f = fixture();
     f.a.put_with_ttl("x", "", after(100)).unwrap();
     let tx = f.db.begin();
-    assert_eq!(tx.now(), UNIX_EPOCH + Duration::from_millis(NOW));
+    assert_eq!(tx.now(), at(0));
     f.advance(60);
     let item = tx.item(&f.a, "x").unwrap().unwrap();
-    assert_eq!(item.remaining(), Some(Duration::from_millis(100)));
+    assert_eq!(item.remaining(), Some(ms(100)));
     f.advance(40);
     is_conflict(tx.item(&f.a, "x"), "a", "x");
     // From then on it answers nothing else.
@@ -436,7 +324,7 @@ fn a_change_that_is_refused_is_no_conflict() {
         f.a.put_with_ttl("x", "", Ttl::Never).unwrap();
         f.clock.jump(NOW + 86_400_000);
         let refuse = || {
-            let (mut batch, default) = (Batch::new(), DefaultTtl::After(Duration::from_secs(1)));
+            let (mut batch, default) = (Batch::new(), default(1_000));
             let answer = match by_batch {
                 true => f.db.write(batch.set_default_ttl(&f.a, default)),
                 false => f.a.set_default_ttl(default),
@@ -557,37 +445,17 @@ fn it_writes_while_it_reads() {
 }
 
 #[test]
-fn it_can_what_containers_can() {
+fn it_refuses_what_containers_refuse() {
     let f = fixture();
-    f.a.put_with_ttl("kept", "1", after(100)).unwrap();
-    f.a.put_with_ttl("touched", "1", after(100)).unwrap();
-    f.advance(40);
     let tx = f.db.begin();
-    assert!(!tx.create(&f.a, "kept", "2", Ttl::Inherit).unwrap());
-    assert!(tx.create(&f.a, "new", "2", after(50)).unwrap());
-    assert!(!tx.create(&f.a, "new", "3", Ttl::Inherit).unwrap());
-    assert!(tx.replace(&f.a, "new", "3", Ttl::Keep).unwrap());
-    assert!(!tx.replace(&f.a, "absent", "3", Ttl::Keep).unwrap());
-    assert!(!tx.touch(&f.a, "absent").unwrap());
-    assert!(tx.touch(&f.a, "touched").unwrap());
-    tx.put_with_ttl(&f.a, "kept", "2", Ttl::Keep).unwrap();
-    tx.put_with_ttl(&f.a, "kept", "3", Ttl::Keep).unwrap();
     tx.put_with_ttl(&f.b, "nothing kept", "", Ttl::Keep)
         .unwrap();
-    let past = UNIX_EPOCH + Duration::from_millis(NOW);
-    tx.put_with_ttl(&f.b, "past", "", Ttl::Until(past)).unwrap();
+    tx.put_with_ttl(&f.b, "past", "", Ttl::Until(at(0)))
+        .unwrap();
     assert!(tx.get(&f.b, "past").unwrap().is_none());
-    f.advance(10);
-    let written = tx.commit().unwrap();
-    let at = |millis: u64| Some(UNIX_EPOCH + Duration::from_millis(NOW + millis));
-    let end = |c: &Container, key: &str| c.item(key).unwrap().unwrap().expires_at();
-    assert_eq!(Some(written.written_at()), at(50));
-    assert_eq!(end(&f.a, "kept"), at(100), "the countdown goes on");
-    assert_eq!(f.a.get("kept").unwrap().unwrap(), "3");
-    assert_eq!(end(&f.a, "touched"), at(150));
-    assert_eq!(end(&f.a, "new"), at(100));
-    assert_eq!(f.a.get("new").unwrap().unwrap(), "3");
-    assert_eq!(end(&f.b, "nothing kept"), None);
+    tx.commit().unwrap();
+    let kept = f.b.item("nothing kept").unwrap().unwrap();
+    assert_eq!(kept.expires_at(), None);
     assert!(!f.b.contains("past").unwrap());
     // Refused, and nothing of it is written.
     let tx = f.db.begin();
@@ -608,7 +476,7 @@ fn it_can_what_containers_can() {
 #[test]
 fn an_own_write_that_was_read_has_to_live_at_the_stamp() {
     let f = fixture();
-    let until = UNIX_EPOCH + Duration::from_millis(NOW + 10);
+    let until = at(10);
     let tx = f.db.begin();
     tx.put_with_ttl(&f.a, "k", "", Ttl::Until(until)).unwrap();
     assert!(tx.contains(&f.a, "k").unwrap());
@@ -639,20 +507,6 @@ fn reading_alone_is_no_conflict() {
     f.a.put("x", "2").unwrap();
     f.advance(1_000);
     tx.commit().unwrap();
-}
-
-#[test]
-fn blind_writes_do_not_conflict() {
-    let f = fixture();
-    let (one, other) = (f.db.begin(), f.db.begin());
-    one.put(&f.a, "k", "1").unwrap();
-    other.put(&f.a, "k", "2").unwrap();
-    other.delete_range(&f.b, ..).unwrap();
-    one.put(&f.b, "k", "1").unwrap();
-    one.commit().unwrap();
-    other.commit().unwrap();
-    assert_eq!(f.a.get("k").unwrap().unwrap(), "2");
-    assert!(f.b.is_empty().unwrap());
 }
 
 #[test]
@@ -775,42 +629,4 @@ fn it_is_run_again_after_a_conflict_and_not_for_ever() {
     });
     is_conflict(failed, "a", "n");
     assert_eq!((tries, number(f.a.get("n").unwrap())), (1, 20));
-}
-
-#[test]
-fn many_at_once_lose_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = Options::new()
-        .memtable_bytes(64 << 10)
-        .open(folder.path())
-        .unwrap();
-    let c = db.container("c").unwrap();
-    let (told, done) = channel();
-    for thread in 0..4 {
-        let (db, c, told) = (db.clone(), c.clone(), told.clone());
-        thread::spawn(move || {
-            let mut added = 0;
-            for round in 0..200 {
-                let key = format!("n{}", (round + thread) % 3);
-                let add = db.transaction(|tx| {
-                    let n = number(tx.get(&c, &key)?);
-                    let sum: u64 = number(tx.get(&c, "sum")?);
-                    tx.put(&c, &key, (n + 1).to_string())?;
-                    tx.put(&c, "sum", (sum + 1).to_string())
-                });
-                match add {
-                    Ok(()) => added += 1,
-                    Err(error) => assert!(error.is_conflict(), "{error}"),
-                }
-            }
-            told.send(added).unwrap();
-        });
-    }
-    drop(told);
-    let added: u64 = done.iter().sum();
-    let counted: u64 = (0..3)
-        .map(|n| number(c.get(format!("n{n}")).unwrap()))
-        .sum();
-    assert_eq!((counted, number(c.get("sum").unwrap())), (added, added));
-    assert!(added > 400, "{added} of 800 were done");
 }

@@ -31,6 +31,24 @@ pub mod watched;
 pub mod oracle;
 pub mod world;
 
+/// Fails, and shows the value, unless it is of this form.
+#[macro_export]
+macro_rules! assert_is {
+    ($value:expr, $form:pat $(,)?) => {{
+        let value = &$value;
+        assert!(matches!(value, $form), "{value:?}");
+    }};
+}
+
+/// A call is refused for this argument.
+#[track_caller]
+pub fn refused<T: std::fmt::Debug>(answer: ebbtide::Result<T>, argument: &str) {
+    match answer {
+        Err(ebbtide::Error::InvalidArgument { what, .. }) => assert_eq!(what, argument),
+        other => panic!("{other:?}, and not {argument} refused"),
+    }
+}
+
 /// A number from the environment, or its default.
 pub fn env(name: &str, default: u64) -> u64 {
     match std::env::var(name) {

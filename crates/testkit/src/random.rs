@@ -29,6 +29,11 @@ impl Random {
         (self.next() % bound as u64) as usize
     }
 
+    /// The same of larger numbers.
+    pub fn number(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }

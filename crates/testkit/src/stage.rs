@@ -10,11 +10,15 @@
 //!
 //! Its fields can be taken out, and whoever needs other containers or a second database has `options`.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ebbtide::internals::Sim;
-use ebbtide::{Container, ContainerOptions, Database, Item, ManualClock, Options, Result, Ttl};
+use ebbtide::internals::{Call, Fault, FaultPlan, Fs, Sim};
+use ebbtide::{
+    Clock, Container, ContainerOptions, Database, DefaultTtl, Item, ManualClock, Options, Result,
+    Ttl,
+};
 
 /// When every stage begins.
 pub const NOW: u64 = 1_767_225_600_000;
@@ -31,6 +35,10 @@ pub const fn seconds(n: u64) -> Duration {
 
 pub const fn after(millis: u64) -> Ttl {
     Ttl::After(ms(millis))
+}
+
+pub const fn default(millis: u64) -> DefaultTtl {
+    DefaultTtl::After(ms(millis))
 }
 
 /// So many milliseconds after the beginning.
@@ -62,6 +70,14 @@ pub fn pairs(items: impl IntoIterator<Item = Result<Item>>) -> Vec<(String, Stri
         .collect()
 }
 
+/// The same as bytes.
+pub fn bytes(items: impl IntoIterator<Item = Result<Item>>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let items = items.into_iter().map(|item| item.expect("an item"));
+    items
+        .map(|item| (item.key().to_vec(), item.value().to_vec()))
+        .collect()
+}
+
 type Adapt = Arc<dyn Fn(Options) -> Options + Send + Sync>;
 
 pub struct Stage {
@@ -77,7 +93,7 @@ impl Stage {
     pub fn new(adapt: impl Fn(Options) -> Options + Send + Sync + 'static) -> Stage {
         let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
         let adapt: Adapt = Arc::new(adapt);
-        let (db, c) = open(&adapted(&adapt, &sim, &clock));
+        let (db, c) = open(adapted(&adapt, &sim, &clock));
         Stage {
             sim,
             clock,
@@ -104,7 +120,7 @@ impl Stage {
 
     /// The database as it lies on another disk, beside this one.
     pub fn open_on(&self, sim: &Sim) -> (Database, Container) {
-        open(&self.options_on(sim))
+        open(self.options_on(sim))
     }
 
     /// The same with a container of these options.
@@ -136,7 +152,7 @@ impl Stage {
             ..
         } = self;
         drop((c, db));
-        let (db, c) = open(&adapted(&adapt, &sim, &clock));
+        let (db, c) = open(adapted(&adapt, &sim, &clock));
         Stage {
             sim,
             clock,
@@ -176,6 +192,20 @@ pub fn rest(db: &Database) {
     assert!(rested, "it goes on for ever:\n{}", db.describe());
 }
 
+/// From now on each such call fails, until the disk is healed.
+pub fn fail_from_now(
+    sim: &Sim,
+    kind: Fault,
+    which: impl Fn(&Call<'_>) -> bool + Send + Sync + 'static,
+) {
+    let plan = FaultPlan {
+        at: sim.operations(),
+        kind,
+        lasting: true,
+    };
+    sim.fail_where(plan, which);
+}
+
 /// The options of [`Stage::small`].
 pub fn small(options: Options) -> Options {
     options
@@ -184,14 +214,26 @@ pub fn small(options: Options) -> Options {
 }
 
 fn adapted(adapt: &Adapt, sim: &Sim, clock: &ManualClock) -> Options {
-    let options = Options::new().fs(Arc::new(sim.clone()));
-    adapt(options.clock(clock.clone()).stepped())
+    adapt(in_steps(sim, clock))
+}
+
+/// The options of a database on this disk and by this clock.
+pub fn on(fs: &(impl Fs + Clone + 'static), clock: &(impl Clock + Clone + 'static)) -> Options {
+    Options::new().fs(Arc::new(fs.clone())).clock(clock.clone())
+}
+
+/// The same with background work step by step.
+pub fn in_steps(
+    fs: &(impl Fs + Clone + 'static),
+    clock: &(impl Clock + Clone + 'static),
+) -> Options {
+    on(fs, clock).stepped()
 }
 
 /// A database by these options alone, where every stage has its own, and its container.
 #[track_caller]
-pub fn open(options: &Options) -> (Database, Container) {
-    let db = options.open(PATH).expect("it opens");
+pub fn open(options: impl Borrow<Options>) -> (Database, Container) {
+    let db = options.borrow().open(PATH).expect("it opens");
     let c = db.container("c").expect("a container");
     (db, c)
 }

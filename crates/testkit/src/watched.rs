@@ -1,11 +1,14 @@
 //! A file system whose calls can be observed, failed, or used to act during a call.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use ebbtide::Result;
-use ebbtide::internals::{Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room, Sim};
+use ebbtide::internals::{Call, Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room, Sim};
+
+use crate::patience::{comes_true, wait_until};
 
 type Hook = Box<dyn FnMut(&'static str, &Path) -> Result<()> + Send>;
 
@@ -218,5 +221,42 @@ impl Fs for Watched {
 
     fn room(&self, path: &Path) -> Result<Room> {
         self.sim.room(path)
+    }
+}
+
+/// A gate before some calls of a disk, which are held while it is shut.
+#[derive(Clone)]
+pub struct Gate {
+    is_shut: Arc<AtomicBool>,
+    holds: Arc<AtomicBool>,
+}
+
+impl Gate {
+    /// Shut from now on.
+    pub fn shut(sim: &Sim, which: impl Fn(&Call<'_>) -> bool + Send + Sync + 'static) -> Gate {
+        let gate = Gate {
+            is_shut: Arc::new(AtomicBool::new(true)),
+            holds: Arc::default(),
+        };
+        let Gate { is_shut, holds } = gate.clone();
+        sim.watch(move |_, call| {
+            if which(call) && is_shut.load(Ordering::SeqCst) {
+                holds.store(true, Ordering::SeqCst);
+                assert!(comes_true(|| !is_shut.load(Ordering::SeqCst)));
+            }
+        });
+        gate
+    }
+
+    /// Waits until a call is held.
+    #[track_caller]
+    pub fn wait(&self) {
+        wait_until("a call comes to the gate", || {
+            self.holds.load(Ordering::SeqCst)
+        });
+    }
+
+    pub fn open(&self) {
+        self.is_shut.store(false, Ordering::SeqCst);
     }
 }

@@ -7,18 +7,32 @@ use std::ops::ControlFlow;
 
 use super::*;
 
+/// A database and a container, at the start of time.
+fn begun() -> (Sim, Database, Container) {
+    let sim = Sim::new(1);
+    let db = open(&sim, "/db");
+    let c = db.container("c").unwrap();
+    db.advance_to(at(START)).unwrap();
+    (sim, db, c)
+}
+
+/// The options of a container that not every database has.
+fn expires() -> ContainerOptions {
+    let options = ContainerOptions::new().max_live_bytes(100);
+    options.when_full(WhenFull::ExpireSoonest)
+}
+
 /// A database that syncs only when told to, with an item that ends after ten milliseconds and may be purged then.
 fn with_one_that_ends_soon() -> (Sim, Database, Container) {
     let sim = Sim::new(1);
     let db = options(&sim)
-        .sync_interval(Duration::from_secs(1_000_000))
+        .sync_interval(seconds(1_000_000))
         .open("/db")
         .unwrap();
     let c = db.container("c").unwrap();
     db.advance_to(at(START)).unwrap();
     db.set_purge_limit(at(START + 1_000)).unwrap();
-    c.put_with_ttl("soon", "1", Duration::from_millis(10))
-        .unwrap();
+    c.put_with_ttl("soon", "1", ms(10)).unwrap();
     (sim, db, c)
 }
 
@@ -45,10 +59,7 @@ fn what_a_power_cut_leaves_is_of_the_time_of_its_last_write() {
     cut_after("a refused write", |db, c| {
         assert!(!c.create("kept", "3", Ttl::Never).unwrap());
         // Refused when it has its stamp.
-        let expires = ContainerOptions::new()
-            .max_live_bytes(100)
-            .when_full(WhenFull::ExpireSoonest);
-        assert!(db.container_with("d", expires).is_err());
+        assert!(db.container_with("d", expires()).is_err());
         db.flush().unwrap();
     });
     cut_after("a reader of ends", |db, c| {
@@ -72,12 +83,8 @@ fn what_is_purged_had_ended_by_a_time_whose_writes_are_synced() {
 
 #[test]
 fn a_view_of_a_moment_shows_what_has_ended_since() {
-    let sim = Sim::new(1);
-    let db = open(&sim, "/db");
-    let c = db.container("c").unwrap();
-    db.advance_to(at(START)).unwrap();
-    c.put_with_ttl("soon", "1", Duration::from_millis(10))
-        .unwrap();
+    let (_sim, db, c) = begun();
+    c.put_with_ttl("soon", "1", ms(10)).unwrap();
     c.put("kept", "2").unwrap();
     let now = db.snapshot_at(at(START));
     let later = db.snapshot_at(at(START + 10));
@@ -90,12 +97,10 @@ fn a_view_of_a_moment_shows_what_has_ended_since() {
     db.compact().unwrap();
     assert_eq!(keys(&now.container("c").unwrap()), [b"kept", b"soon"]);
     db.advance_to(at(START + 100)).unwrap();
-    c.set_default_ttl(DefaultTtl::After(Duration::from_millis(1)))
-        .unwrap();
+    c.set_default_ttl(default(1)).unwrap();
     c.expire_all().unwrap();
     for _ in 0..70 {
-        c.set_default_ttl(DefaultTtl::After(Duration::from_millis(1)))
-            .unwrap();
+        c.set_default_ttl(default(1)).unwrap();
         c.set_default_ttl(DefaultTtl::Off).unwrap();
     }
     db.compact().unwrap();
@@ -115,11 +120,8 @@ fn a_view_of_a_moment_shows_what_has_ended_since() {
 
 #[test]
 fn nothing_is_purged_before_the_limit() {
-    let sim = Sim::new(1);
-    let db = open(&sim, "/db");
-    let c = db.container("c").unwrap();
-    db.advance_to(at(START)).unwrap();
-    c.put_with_ttl("k", "v", Duration::from_millis(10)).unwrap();
+    let (_sim, db, c) = begun();
+    c.put_with_ttl("k", "v", ms(10)).unwrap();
     db.advance_to(at(START + 1_000)).unwrap();
     db.compact().unwrap();
     let ends = |from: ExpiryCursor| c.expirations(from).collect::<Result<Vec<_>, _>>();
@@ -138,10 +140,7 @@ fn nothing_is_purged_before_the_limit() {
 
 #[test]
 fn time_is_kept_by_a_close_and_that_of_the_last_write_by_a_kill() {
-    let sim = Sim::new(1);
-    let db = open(&sim, "/db");
-    let c = db.container("c").unwrap();
-    db.advance_to(at(START)).unwrap();
+    let (sim, db, c) = begun();
     c.put("k", "v").unwrap();
     db.advance_to(at(START + 500)).unwrap();
     db.advance_to(at(START)).unwrap();
@@ -163,18 +162,19 @@ fn what_differs_between_databases_of_one_history_is_refused() {
     };
     let c = db.container("c").unwrap();
     refused(c.bulk_load([("k", "v")]).unwrap_err());
-    let expires = Quota {
+    let quota = Quota {
         max_live_bytes: 100,
         when_full: WhenFull::ExpireSoonest,
     };
-    refused(c.set_quota(Some(expires)).unwrap_err());
+    refused(c.set_quota(Some(quota)).unwrap_err());
     let container = ContainerOptions::new()
         .max_live_bytes(100)
         .when_full(WhenFull::ExpireSoonest);
     refused(db.container_with("d", container.clone()).unwrap_err());
-    let mut batch = Batch::new();
-    batch.create_container("d", container);
-    refused(db.write(&batch).unwrap_err());
+    refused(
+        db.write(Batch::new().create_container("d", container))
+            .unwrap_err(),
+    );
     db.advance_to(at(START)).unwrap();
     c.put("k", "v").unwrap();
     let mut ahead = c.expirations(ExpiryCursor::now());
@@ -182,16 +182,11 @@ fn what_differs_between_databases_of_one_history_is_refused() {
     let ahead = ahead.cursor();
     db.close().unwrap();
     drop((c, db));
-    let without = options(&sim);
     let plain = || Options::new().stepped().fs(Arc::new(sim.clone()));
     refused(plain().open("/db").unwrap_err());
-    refused(
-        without
-            .max_live_bytes(100)
-            .when_full(WhenFull::ExpireSoonest)
-            .open("/db")
-            .unwrap_err(),
-    );
+    let limited = options(&sim).max_live_bytes(100);
+    let limited = limited.when_full(WhenFull::ExpireSoonest).open("/db");
+    refused(limited.unwrap_err());
     let reader = plain().read_only(true).open("/db").unwrap();
     assert_eq!(reader.now(), at(START));
     assert_eq!(
@@ -200,44 +195,26 @@ fn what_differs_between_databases_of_one_history_is_refused() {
     );
     drop(reader);
     let wall = plain().open("/wall").unwrap();
-    assert!(matches!(
-        wall.advance_to(at(START)),
-        Err(Error::TimeIsNotGiven)
-    ));
-    assert!(matches!(
-        wall.set_purge_limit(at(START)),
-        Err(Error::TimeIsNotGiven)
-    ));
+    let not_given = |error: Error| assert!(matches!(error, Error::TimeIsNotGiven), "{error}");
+    not_given(wall.advance_to(at(START)).unwrap_err());
+    not_given(wall.set_purge_limit(at(START)).unwrap_err());
     let view = wall.snapshot_at(at(START)).container("c");
-    assert!(matches!(view, Err(Error::TimeIsNotGiven)));
-    drop((view, wall));
-    assert!(matches!(
-        options(&sim).open("/wall"),
-        Err(Error::TimeIsNotGiven)
-    ));
+    not_given(view.map(drop).unwrap_err());
+    drop(wall);
+    not_given(options(&sim).open("/wall").unwrap_err());
     let other = open(&Sim::new(2), "/other");
-    let error = other
-        .container("c")
-        .unwrap()
-        .expirations(ahead)
-        .next()
-        .unwrap()
-        .unwrap_err();
-    assert!(
-        matches!(error, Error::AheadOfTime { .. }) && error.is_retryable(),
-        "{error}"
-    );
+    let mut ends = other.container("c").unwrap().expirations(ahead);
+    let error = ends.next().unwrap().unwrap_err();
+    let is_ahead = matches!(error, Error::AheadOfTime { .. });
+    assert!(is_ahead && error.is_retryable(), "{error}");
     other.advance_to(at(START)).unwrap();
 }
 
 #[test]
 fn a_view_of_a_moment_has_all_that_a_view_has() {
-    let sim = Sim::new(1);
-    let db = open(&sim, "/db");
-    let c = db.container("c").unwrap();
-    db.advance_to(at(START)).unwrap();
+    let (_sim, db, c) = begun();
     for n in 0..300 {
-        let ttl = Duration::from_millis(10 + n % 2);
+        let ttl = ms(10 + n % 2);
         c.put_with_ttl(format!("{n:03}"), "1234", ttl).unwrap();
     }
     c.put("kept", "1234").unwrap();
@@ -294,11 +271,11 @@ fn holds_so_many(view: &ebbtide::View, live: u64, step: &str) {
 
 #[test]
 fn time_goes_on_at_its_ends() {
-    let second = Duration::from_secs(1);
+    let second = seconds(1);
     let ends = [
         UNIX_EPOCH.checked_sub(second),
-        UNIX_EPOCH.checked_add(Duration::from_millis(u64::MAX)),
-        UNIX_EPOCH.checked_add(Duration::from_secs(i64::MAX as u64)),
+        UNIX_EPOCH.checked_add(ms(u64::MAX)),
+        UNIX_EPOCH.checked_add(seconds(i64::MAX as u64)),
     ];
     for end in ends.into_iter().flatten() {
         let sim = Sim::new(1);
@@ -331,15 +308,12 @@ fn time_goes_on_at_its_ends() {
 #[test]
 fn a_reader_from_the_start_is_told_all_that_is_known_of_many_commands() {
     for moves in [false, true] {
-        let sim = Sim::new(1);
-        let db = open(&sim, "/db");
-        let c = db.container("c").unwrap();
-        db.advance_to(at(START)).unwrap();
+        let (_sim, db, c) = begun();
         let unasked = c.expirations(ExpiryCursor::start());
         let mut asked = c.expirations(ExpiryCursor::start());
         assert!(asked.next().is_none());
         for n in 0..100 {
-            c.put_with_ttl(format!("{n:03}"), "v", Duration::from_millis(1_000_000 + n))
+            c.put_with_ttl(format!("{n:03}"), "v", ms(1_000_000 + n))
                 .unwrap();
         }
         for n in 0..100 {
