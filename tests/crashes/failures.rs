@@ -103,7 +103,7 @@ fn a_failed_sync_of_the_log_ends_writing_but_neither_reading_nor_reclaiming() {
         );
         assert!(db.close().is_err());
         for sim in [sim.kill(), sim.power_cut(3)] {
-            let (_db, c) = stage::open(&options(&sim, &clock).stepped());
+            let (_db, c) = stage::open(options(&sim, &clock).stepped());
             let found = c.get("k").unwrap().unwrap().to_vec();
             assert!(found == b"synced" || found == b"lost", "{found:?}");
             c.put("k", "again").unwrap();
@@ -116,7 +116,7 @@ fn a_failed_sync_of_the_manifest_is_made_good_by_a_new_manifest() {
     for then in FailedSync::ALL {
         let (sim, clock) = world();
         sim.set_failed_sync(then);
-        let (db, c) = stage::open(&options(&sim, &clock).stepped());
+        let (db, c) = stage::open(options(&sim, &clock).stepped());
         sim.fail_where(plan(&sim, Fault::Io, false), is_manifest_sync);
         c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
         // The first edit fails; the others say what takes the place of the log.
@@ -126,7 +126,7 @@ fn a_failed_sync_of_the_manifest_is_made_good_by_a_new_manifest() {
             while db.step().unwrap() {}
         }
         for kept in [Survivors::Nothing, Survivors::Everything] {
-            let (_db, c) = stage::open(&options(&sim.power_cut_with(kept), &clock).stepped());
+            let (_db, c) = stage::open(options(&sim.power_cut_with(kept), &clock).stepped());
             assert_eq!(c.default_ttl(), DefaultTtl::NoDefault);
             for round in 0..3 {
                 assert_eq!(c.get(format!("k{round}")).unwrap().unwrap(), "v");
@@ -172,12 +172,12 @@ fn nothing_is_acknowledged_while_an_edit_is_in_doubt() {
 fn the_tables_of_a_flush_in_doubt_stay() {
     let (sim, clock) = world();
     sim.set_failed_sync(FailedSync::Kept);
-    let (db, c) = stage::open(&options(&sim, &clock).stepped());
+    let (db, c) = stage::open(options(&sim, &clock).stepped());
     c.put("k", "v").unwrap();
     sim.fail_where(plan(&sim, Fault::Io, true), is_manifest_sync);
     assert!(db.flush().is_err());
     for kept in [Survivors::Nothing, Survivors::Everything] {
-        let (_db, c) = stage::open(&options(&sim.power_cut_with(kept), &clock).stepped());
+        let (_db, c) = stage::open(options(&sim.power_cut_with(kept), &clock).stepped());
         assert_eq!(c.get("k").unwrap().unwrap(), "v", "{kept:?}");
     }
     sim.heal();
@@ -189,7 +189,7 @@ fn the_tables_of_a_flush_in_doubt_stay() {
 #[test]
 fn a_full_disk_is_opened_read_and_reclaimed_and_then_written_to() {
     let (sim, clock) = world();
-    let (db, c) = stage::open(&options(&sim, &clock).stepped());
+    let (db, c) = stage::open(options(&sim, &clock).stepped());
     short_lived(&db);
     // More than has room in what is kept for edits.
     for n in 0..10u32 {
@@ -199,7 +199,7 @@ fn a_full_disk_is_opened_read_and_reclaimed_and_then_written_to() {
     fill(&sim);
     let full = sim.room(Path::new(PATH)).unwrap().total;
     for _ in 0..2 {
-        let (db, c) = stage::open(&options(&sim, &clock).stepped());
+        let (db, c) = stage::open(options(&sim, &clock).stepped());
         assert_eq!(c.iter().count(), 10, "what only the log holds is read");
         assert_eq!(db.container("short").unwrap().iter().count(), SHORT);
         // Room enough is not made by what a write gives back itself, the ring of the log.
@@ -229,14 +229,14 @@ fn a_full_disk_is_opened_read_and_reclaimed_and_then_written_to() {
 #[test]
 fn a_log_that_finds_no_room_leaves_nothing() {
     let (sim, clock) = world();
-    let (_db, c) = stage::open(&options(&sim, &clock).stepped());
+    let (_db, c) = stage::open(options(&sim, &clock).stepped());
     // More than has room in what is kept for edits.
     for n in 0..10u32 {
         c.put(n.to_be_bytes(), [n as u8; 8_000]).unwrap();
     }
     let sim = sim.kill();
     fill(&sim);
-    let (_db, c) = stage::open(&options(&sim, &clock).stepped());
+    let (_db, c) = stage::open(options(&sim, &clock).stepped());
     let wal = Path::new(PATH).join("wal");
     let names = sim.list(&wal).unwrap();
     let used = sim.room(&wal).unwrap().total;
@@ -296,7 +296,7 @@ fn a_power_cut_while_the_manifest_has_no_copy_is_no_damage() {
         let is_copy = |path: &Path| path.starts_with(Path::new(PATH).join("copy"));
         let fails = move |call: &Call<'_>| call.operation == operation && is_copy(call.path);
         sim.fail_where(plan(&sim, kind, false), fails);
-        let (db, c) = stage::open(&options(&sim, &clock).stepped());
+        let (db, c) = stage::open(options(&sim, &clock).stepped());
         c.put("k", "v").unwrap();
         db.flush().unwrap();
         let none = sim.list(&Path::new(PATH).join("copy")).unwrap();
@@ -331,7 +331,7 @@ fn a_power_cut_while_the_manifest_has_no_copy_is_no_damage() {
 fn a_copy_that_can_neither_be_written_nor_given_up_leaves_no_torn_manifest() {
     for seed in 0..12 {
         let (sim, clock) = (Sim::new(seed), ManualClock::new(START));
-        let (db, c) = stage::open(&options(&sim, &clock).stepped());
+        let (db, c) = stage::open(options(&sim, &clock).stepped());
         let (edits, all_fails) = (AtomicU64::new(0), AtomicBool::new(false));
         sim.fail_where(plan(&sim, Fault::Io, true), move |call| {
             let is_copy = call.path.starts_with(Path::new(PATH).join("copy"));
@@ -485,7 +485,7 @@ fn the_folder_of_a_new_database_is_durable_though_it_was_there() {
 #[test]
 fn who_does_not_depend_on_background_work_does_not_hear_of_its_failure() {
     let (sim, clock) = world();
-    let (db, c) = stage::open(&options(&sim, &clock));
+    let (db, c) = stage::open(options(&sim, &clock));
     sim.fail_where(plan(&sim, Fault::Io, true), makes_table);
     for n in 0..30u32 {
         c.put(n.to_be_bytes(), [1; 600]).unwrap();
@@ -519,7 +519,7 @@ fn hold_tables(sim: &Sim) -> Sender<()> {
 #[test]
 fn memory_is_bounded_and_writers_wait_while_flushing_is_blocked() {
     let (sim, clock) = world();
-    let (db, c) = stage::open(&options(&sim, &clock));
+    let (db, c) = stage::open(options(&sim, &clock));
     let release = hold_tables(&sim);
     let writers: Vec<_> = (0..3u32)
         .map(|writer| {
@@ -557,7 +557,7 @@ fn memory_is_bounded_and_writers_fail_as_configured() {
         (Stall::Wait, true),
     ] {
         let (sim, clock) = world();
-        let (db, c) = stage::open(&options(&sim, &clock).on_stall(stall));
+        let (db, c) = stage::open(options(&sim, &clock).on_stall(stall));
         let release = (!fault).then(|| hold_tables(&sim));
         if fault {
             sim.fail_where(plan(&sim, Fault::Full, true), makes_table);
@@ -583,7 +583,7 @@ fn closing_ends_whatever_fails() {
     for kind in Fault::ALL {
         for at in [0, 3, 10, 40, 200] {
             let (sim, clock) = world();
-            let (db, c) = stage::open(&options(&sim, &clock));
+            let (db, c) = stage::open(options(&sim, &clock));
             let plan = FaultPlan {
                 at: sim.operations() + at,
                 ..plan(&sim, kind, true)
@@ -615,7 +615,7 @@ fn makes_segment(call: &Call<'_>) -> bool {
 fn what_is_written_is_synced_once_an_interval_also_on_a_full_disk() {
     let (sim, clock) = world();
     let (db, c) = stage::open(
-        &options(&sim, &clock)
+        options(&sim, &clock)
             .durability(Durability::Buffered)
             .sync_interval(Duration::from_millis(20))
             .memtable_bytes(8 << 20)

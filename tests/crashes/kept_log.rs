@@ -126,7 +126,7 @@ fn a_second_kill_is_survived_and_leaves_one_log() {
 #[test]
 fn everybody_reads_the_log_that_was_kept() {
     let sim = killed(60);
-    let (db, c) = stage::open(&options(&sim));
+    let (db, c) = stage::open(options(&sim));
     c.put("k00001", "later").unwrap();
     c.delete("k00002").unwrap();
     c.delete_range("k00010".."k00020").unwrap();
@@ -352,7 +352,7 @@ fn lives_end_by_kills_and_power_cuts_and_nothing_is_lost() {
 #[test]
 fn what_was_expired_before_two_kills_stays_gone() {
     let sim = killed(60);
-    let (db, c) = stage::open(&options(&sim));
+    let (db, c) = stage::open(options(&sim));
     c.expire_all().unwrap();
     put(&c, 60..70);
     let mut sim = sim.kill();
@@ -375,7 +375,7 @@ fn what_was_expired_before_two_kills_stays_gone() {
 fn an_open_with_threads_survives_failing_calls_and_power_cuts() {
     let clock = ManualClock::new(START);
     let sim = killed(60);
-    let (db, c) = stage::open(&options(&sim));
+    let (db, c) = stage::open(options(&sim));
     c.delete_range("k00010".."k00020").unwrap();
     put(&c, 60..90);
     let expected = contents(&db, "c");

@@ -334,7 +334,7 @@ fn files(sim: &Sim) -> BTreeMap<PathBuf, Vec<u8>> {
 /// A killed database with a table, a log, a manifest, its copy, and something that a repair put aside.
 fn with_all_files() -> Sim {
     let sim = Sim::new(1);
-    let (db, c) = stage::open(&options(&sim));
+    let (db, c) = stage::open(options(&sim));
     c.put("flushed", "v").unwrap();
     db.flush().unwrap();
     c.put("logged", "v").unwrap();
@@ -640,7 +640,7 @@ fn without(sim: &Sim, segments: &[String]) -> Sim {
 #[test]
 fn a_manifest_that_is_written_anew_remembers_that_the_log_is_closed() {
     let sim = Sim::new(1);
-    let (db, c) = stage::open(&options(&sim));
+    let (db, c) = stage::open(options(&sim));
     for n in 0..20u8 {
         c.put([n], [n; 1_000]).unwrap();
         db.sync().unwrap();
@@ -678,7 +678,7 @@ fn a_manifest_that_is_written_anew_remembers_that_the_log_is_closed() {
 #[test]
 fn an_end_of_a_closed_log_that_is_missing_is_damage() {
     let sim = Sim::new(1);
-    let (db, c) = stage::open(&options(&sim).memtable_bytes(1 << 20));
+    let (db, c) = stage::open(options(&sim).memtable_bytes(1 << 20));
     for n in 0..20u8 {
         c.put([n], [n; 1_000]).unwrap();
         db.sync().unwrap();
@@ -826,7 +826,7 @@ fn a_manifest_of_another_version_is_told_from_a_damaged_one() {
 #[test]
 fn a_folder_of_the_format_before_is_read() {
     let sim = Sim::new(1);
-    let (db, c) = stage::open(&options(&sim));
+    let (db, c) = stage::open(options(&sim));
     c.put("k", "v").unwrap();
     db.close().unwrap();
     let sim = sim.kill();
@@ -853,7 +853,7 @@ fn a_folder_of_the_format_before_is_read() {
             before(&segment, len - 64, 64, 8);
         }
     }
-    let (db, c) = stage::open(&options(&sim));
+    let (db, c) = stage::open(options(&sim));
     assert_eq!(c.get("k").unwrap().unwrap(), "v");
     c.expire_all().unwrap();
     db.close().unwrap();

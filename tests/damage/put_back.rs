@@ -534,7 +534,7 @@ fn check_refused(sim: &Sim, clock: &ManualClock, left: u32) {
     let kept = sim.list(Path::new("/db/lost")).unwrap();
     let kept = kept.iter().filter(|name| name.ends_with(".table"));
     assert!(kept.count() > 0);
-    let (_db, c) = stage::open(&options(sim));
+    let (_db, c) = stage::open(options(sim));
     assert_eq!(c.iter().count() as u32, left);
     let fs: Arc<dyn Fs> = Arc::new(sim.kill());
     let verified = verify_in(fs, Path::new(PATH), &mut |_, _| {}).unwrap();
@@ -565,7 +565,7 @@ fn manifest_copy_and_log_of_another_database_are_refused_where_tables_know_more(
     history.step(Put(30));
     history.step(Flush);
     let other = Sim::new(2);
-    let (db, c) = stage::open(&options(&other, &history.clock, Durability::Buffered));
+    let (db, c) = stage::open(options(&other, &history.clock, Durability::Buffered));
     for n in 0..5u32 {
         c.put(n.to_be_bytes(), "another").unwrap();
     }

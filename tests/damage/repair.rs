@@ -95,7 +95,7 @@ fn compare(c: &Container, model: &Model, report: &RepairReport, keys: usize) -> 
 }
 
 fn open(sim: &Sim, clock: &ManualClock) -> (Database, Container) {
-    let (db, c) = stage::open(&options(sim, clock));
+    let (db, c) = stage::open(options(sim, clock));
     c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     (db, c)
 }
@@ -189,7 +189,7 @@ fn a_range_that_is_hidden_outlives_another_of_its_number() {
 fn damage_beside_a_merge(keys: [fn(usize) -> bool; 3], merged: Ttl, in_merged: bool) {
     const KEYS: usize = 400;
     let (sim, clock) = (Sim::new(1), ManualClock::new(START));
-    let (db, c) = stage::open(&options(&sim, &clock).max_runs(2));
+    let (db, c) = stage::open(options(&sim, &clock).max_runs(2));
     c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     let mut model = Model::new();
     let week = Ttl::After(Duration::from_secs(7 * 86_400));
@@ -258,7 +258,7 @@ fn sixteen_bytes_cost_a_block() {
     for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
         let (sim, clock) = (Sim::new(1), ManualClock::new(START));
         let options = options(&sim, &clock).sizes(512, 1 << 30, 64 << 10);
-        let (db, c) = stage::open(&options.compression(compression));
+        let (db, c) = stage::open(options.compression(compression));
         let mut model = Model::new();
         for n in 0..ITEMS {
             c.put(key(n), format!("value {n}")).unwrap();

@@ -34,7 +34,7 @@ fn options(fs: impl Fs + 'static) -> Options {
 }
 
 fn open(fs: &Watched, durability: Durability) -> (Database, Container) {
-    stage::open(&options(fs.clone()).durability(durability))
+    stage::open(options(fs.clone()).durability(durability))
 }
 
 fn reopened(sim: &Sim, path: &str) -> (Database, Container) {
@@ -294,7 +294,7 @@ fn a_change_that_failed_never_counted() {
 #[test]
 fn no_clock_goes_back_behind_a_purge() {
     let (sim, clock) = (Sim::new(1), ManualClock::new(START));
-    let (db, c) = stage::open(&options(sim.clone()).clock(clock.clone()));
+    let (db, c) = stage::open(options(sim.clone()).clock(clock.clone()));
     c.set_default_ttl(DefaultTtl::After(Duration::from_secs(60)))
         .unwrap();
     c.put("k", "v").unwrap();
@@ -356,7 +356,7 @@ fn an_edit_lasts_with_all_that_was_acknowledged_before_it() {
 fn the_mark_relies_on_no_write_that_may_be_lost() {
     const DAY: Duration = Duration::from_secs(86_400);
     let (sim, clock) = (Sim::new(1), ManualClock::new(START));
-    let (db, c) = stage::open(&options(sim.clone()).clock(clock.clone()));
+    let (db, c) = stage::open(options(sim.clone()).clock(clock.clone()));
     for n in 0..6u8 {
         (0..20u8).for_each(|k| c.put([k], [n; 100]).unwrap());
         db.flush().unwrap();
@@ -364,7 +364,7 @@ fn the_mark_relies_on_no_write_that_may_be_lost() {
     db.close().unwrap();
     clock.advance(DAY);
     let sim = sim.kill();
-    let (db, c) = stage::open(&options(sim.clone()).clock(clock.clone()));
+    let (db, c) = stage::open(options(sim.clone()).clock(clock.clone()));
     c.put("late", "v").unwrap();
     while db.step().unwrap() {}
     assert!(db.stats().merges > 0, "something was merged");
@@ -489,7 +489,7 @@ fn a_read_takes_the_clock_before_the_settings() {
 
 fn meddled_with(clock: Meddling) -> (Meddling, Database, Container) {
     let (db, c) = stage::open(
-        &options(Sim::new(1))
+        options(Sim::new(1))
             .memtable_bytes(64 << 10)
             .clock(clock.clone()),
     );
@@ -645,7 +645,7 @@ fn a_scan_takes_the_clock_before_the_settings() {
 // would miss it. More readers than cores, so that many are stopped just there.
 #[test]
 fn a_read_takes_the_picture_before_the_number() {
-    let (db, c) = stage::open(&options(Sim::new(1)));
+    let (db, c) = stage::open(options(Sim::new(1)));
     c.put("k", "v").unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -686,7 +686,7 @@ impl Clock for Restless {
 fn times_rise_with_numbers() {
     let sim = Sim::new(1);
     let (_db, c) = stage::open(
-        &options(sim.clone())
+        options(sim.clone())
             .memtable_bytes(64 << 20)
             .clock(Restless(AtomicU64::new(START))),
     );
@@ -728,7 +728,7 @@ fn a_job_whose_container_is_dropped_meanwhile_does_nothing() {
     // At each look at the clock that a step takes.
     for looks in 0..20 {
         let clock = Meddling::new(false);
-        let (db, c) = stage::open(&options(Sim::new(1)).clock(clock.clone()));
+        let (db, c) = stage::open(options(Sim::new(1)).clock(clock.clone()));
         for n in 0..4u8 {
             c.put([n], [n; 1_000]).unwrap();
             db.flush().unwrap();

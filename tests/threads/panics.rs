@@ -167,7 +167,7 @@ fn a_panic_within_a_change_of_the_default_undoes_it() {
 fn a_panic_in_the_commit_turn_lets_others_write() {
     for durability in [Durability::Buffered, Durability::Sync] {
         let (sim, clock) = (Sim::new(1), Fragile::new());
-        let (db, c) = stage::open(&options(&sim, &clock).durability(durability).stepped());
+        let (db, c) = stage::open(options(&sim, &clock).durability(durability).stepped());
         c.put("before", "v").unwrap();
         for n in 0..40u32 {
             clock.break_on(Some(""));

@@ -504,7 +504,7 @@ fn who_comes_back_after_a_reopen_is_told_of_deletes_beside_a_command() {
         .flat_map(|how| [(how, false), (how, true)])
     {
         let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-        let (db, c) = stage::open(&options(&sim, &clock));
+        let (db, c) = stage::open(options(&sim, &clock));
         c.put("k", "v").unwrap();
         let mut copy = Copy::default();
         copy.catch_up(&db);
@@ -611,7 +611,7 @@ fn a_rule_that_has_not_changed_is_not_told_again() {
 #[test]
 fn a_leap_of_the_clock_takes_nothing_from_a_copy() {
     let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-    let (db, c) = stage::open(&options(&sim, &clock));
+    let (db, c) = stage::open(options(&sim, &clock));
     let keys = |changes: &mut Changes| {
         let told = changes.map(|change| match change.unwrap() {
             Change::Put { item, .. } => Some(String::from_utf8(item.key().to_vec()).unwrap()),

@@ -566,7 +566,7 @@ fn a_folder_that_was_put_back_is_followed_by_what_it_holds() {
             options.fs(Arc::new(sim.clone()))
         };
         let sim = Sim::new(1);
-        let (db, c) = stage::open(&options(&sim));
+        let (db, c) = stage::open(options(&sim));
         c.put("kept", "1").unwrap();
         db.sync().unwrap();
         let older = sim.power_cut_with(Survivors::Nothing);

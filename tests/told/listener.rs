@@ -268,7 +268,7 @@ fn a_slow_listener_holds_nothing_up() {
     let own = gate.clone();
     let wait = move |_: &str| drop(own.lock());
     assert!(notes.then.set(Box::new(wait)).is_ok());
-    let (db, c) = stage::open(&options(&clock, &notes));
+    let (db, c) = stage::open(options(&clock, &notes));
     for n in 0..700u32 {
         c.put(n.to_be_bytes(), "v").unwrap();
         db.flush().unwrap();
@@ -297,7 +297,7 @@ fn a_slow_listener_holds_nothing_up() {
 #[test]
 fn stalls_and_expired_misses_are_counted() {
     let (clock, notes) = (ManualClock::new(NOW), Arc::new(Notes::default()));
-    let (db, c) = stage::open(&options(&clock, &notes).stepped());
+    let (db, c) = stage::open(options(&clock, &notes).stepped());
     // Without a step nothing is flushed but by writers who are stopped.
     (0..20).for_each(|_| fill(&c, 60));
     let stats = db.stats();

@@ -63,7 +63,7 @@ fn work(clock: &ManualClock) -> Database {
         .fs(Arc::new(Sim::new(1)))
         .clock(clock.clone());
     let options = options.stepped().memtable_bytes(256 << 10);
-    let (db, c) = stage::open(&options.sizes(4 << 10, 64 << 10, 256 << 10));
+    let (db, c) = stage::open(options.sizes(4 << 10, 64 << 10, 256 << 10));
     for n in 0..20_000u32 {
         let (key, ttl) = ((n % 5_000).to_be_bytes(), Duration::from_secs(60));
         c.put_with_ttl(key, [1; 100], ttl).unwrap();

@@ -246,7 +246,7 @@ fn a_quota_is_shown_set_and_lifted() {
     let shown = json(&world.ok("quota db c --json"));
     let quota = &shown["quota"];
     has(
-        &quota,
+        quota,
         r#"{"max_live_bytes":40,"when_full":"expire-soonest"}"#,
     );
     assert_eq!(json(&world.ok("stats db c --json"))["quota"], *quota);
