@@ -10,8 +10,8 @@
 //! ```
 
 mod branch;
-mod catalogue;
 mod edit;
+mod catalogue;
 mod facts;
 mod table_file;
 mod run;

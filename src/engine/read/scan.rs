@@ -11,30 +11,22 @@
 //! the front ends.
 
 mod lending;
-mod walks;
 
 use std::sync::Arc;
 
-use self::walks::{Left, Walks};
 use crate::base::sync::Mutex;
 use crate::base::{Result, Seq, Timestamp, Wait};
-use crate::catalog::Run;
-use crate::data::bare_ranges::{BareRange, BareRanges};
+use crate::data::bare_ranges::BareRange;
 use crate::data::batch::KeyRange;
-use crate::data::cursor::Seek;
 use crate::data::item::Item;
 use crate::data::lend::lent::CertainView;
-use crate::data::range_tombstones::RangeTombstones;
-use crate::data::view::{Horizon, Walk};
 use crate::engine::Engine;
 use crate::engine::handle::Handle;
-use crate::engine::parts::read_state::{Flushable, ReadState};
 use crate::engine::parts::snapshots::SnapshotPin;
 use crate::engine::parts::state::{ContainerState, Holder};
 use crate::engine::read::point::{Moment, ReadPoint};
-use crate::engine::read::source::Source;
+use crate::engine::read::walks::{Left, Walks};
 use crate::expiry::{ExpiryCheck, ExpiryView, ExpiryViews};
-use crate::table::RunCursor;
 
 /// For how long a view holds, in milliseconds: longer than most callers need for the items of a call. Items that live no
 /// longer are decided one by one.
@@ -85,17 +77,6 @@ impl Engine {
     }
 }
 
-/// The records of a read state that a scan at `max` sees.
-fn horizon_of(read_state: &ReadState, max: Seq, bare: Option<Arc<BareRanges>>) -> Horizon {
-    let ranges = read_state.range_deletes();
-    let tombstones = RangeTombstones::new(ranges.flat_map(|ranges| ranges.as_of(max)));
-    Horizon {
-        max,
-        tombstones,
-        bare,
-    }
-}
-
 /// By what a scan judges now, or always: the view of the one moment, and settled time at that.
 fn views(
     engine: &Engine,
@@ -108,70 +89,6 @@ fn views(
     fixed.map_or_else(|| engine.expiry_views(state), of_fixed)
 }
 
-/// A walk from `to`, or from behind the bare range that it would begin in: `origin` becomes the key from which on the
-/// walk sees every item, unless that is the end of its range.
-fn walk(
-    (read_state, horizon): (&ReadState, &Horizon),
-    range: &KeyRange,
-    to: Seek<'_>,
-    view: &ExpiryView,
-    origin: &mut Option<Vec<u8>>,
-) -> Result<Walk<Source>> {
-    let sources = || sources(read_state, horizon, range);
-    let seek = |sources, to| Walk::seek(sources, horizon.clone(), to, view);
-    let bare = horizon.bare.as_ref().filter(|bare| !bare.is_empty());
-    let bare = bare.and_then(|bare| match to {
-        Seek::First => bare.around(&[], horizon.max),
-        Seek::AtOrAfter(key) | Seek::After(key) | Seek::AtOrBefore(key) => {
-            bare.around(key, horizon.max)
-        }
-        Seek::Last => bare.before(None, horizon.max),
-        Seek::Before(key) => bare.before(Some(key), horizon.max),
-    });
-    let Some(bare) = bare else {
-        return seek(sources(), to);
-    };
-    *origin = match to.is_forward() {
-        true => bare.to,
-        false => Some(bare.from).filter(|from| !from.is_empty()),
-    };
-    match &*origin {
-        None => seek(vec![], to),
-        Some(from) if to.is_forward() => seek(sources(), Seek::AtOrAfter(from)),
-        Some(from) => seek(sources(), Seek::Before(from)),
-    }
-}
-
-/// The runs that may overlap a range, with records up to `max`.
-fn runs<'a>(
-    read_state: &'a ReadState,
-    range: &'a KeyRange,
-    max: Seq,
-) -> impl Iterator<Item = &'a Arc<Run>> {
-    let runs = read_state.version.runs.iter();
-    runs.filter(move |run| {
-        run.census.seq_min <= max && range.overlaps(run.first_key(), run.last_key())
-    })
-}
-
-/// Cursors over all memtables and runs that may overlap a range.
-fn sources(read_state: &ReadState, horizon: &Horizon, range: &KeyRange) -> Vec<Source> {
-    let filled = |flushable: &&Arc<Flushable>| !flushable.memtable.is_empty();
-    let memory = || read_state.flushables().filter(filled);
-    // With room for all: a cursor has some hundred bytes, which are not to be moved.
-    let most = memory().count() + read_state.version.runs.len();
-    let mut sources = Vec::with_capacity(most);
-    sources.extend(memory().map(|flushable| {
-        let cursor = flushable.memtable.cursor();
-        Source::Memory(cursor.under(horizon.tombstones.clone()))
-    }));
-    sources.extend(runs(read_state, range, horizon.max).map(|run| {
-        let tombstones = horizon.tombstones.clone();
-        Source::Disk(RunCursor::under(run.shared.clone(), tombstones))
-    }));
-    sources
-}
-
 /// How far a scan has come. When a file in its read state is obsolete, the engine takes the walks from a scan at rest, so
 /// that the scan keeps no file on disk; the next step seeks again, in the current read state.
 struct Progress {
@@ -181,12 +98,8 @@ struct Progress {
 
 impl Holder for Progress {
     fn give_up(&mut self) {
-        if let Some(Walks {
-            front: Some(mut front),
-            ..
-        }) = self.walks.take()
-        {
-            front.end_slice(&mut self.left.front);
+        if let Some(walks) = self.walks.take() {
+            walks.give_up(&mut self.left);
         }
     }
 }
@@ -229,27 +142,18 @@ const PASS_WORTH: u64 = 6;
 const STOP_WORTH: u64 = 300;
 /// The same for an item that need not be decided about alone any more, where range deletes lie between items: 400 ns.
 const DECISION_WORTH: u64 = 100;
-/// About so many items lie in a block, all of which a range delete inside it concerns.
-const BLOCK_ITEMS: usize = 64;
-
 impl Drop for Scan {
     fn drop(&mut self) {
         let Progress { left, walks } = &*self.progress.lock();
         let Some(walks) = walks else {
             return;
         };
-        if runs(&walks.read_state, &left.range, walks.horizon.max).count() > 1 {
+        if walks.runs(left) > 1 {
             let worth = SEEK_WORTH + STEP_WORTH * self.items;
             self.state.pay_for_scan(worth);
         }
-        let ends = || walks.front.iter().chain(walks.back.as_deref());
-        let passed: usize = ends().map(Walk::passed).sum();
-        let stops: usize = ends().map(Walk::stops).sum();
-        let is_short = self.items < BLOCK_ITEMS as u64;
-        let decided = match is_short || walks.horizon.tombstones.is_empty() {
-            true => 0,
-            false => walks.decided_alone(self.items),
-        };
+        let (passed, stops) = (walks.passed(), walks.stops());
+        let decided = walks.decided_alone(self.items);
         if passed > 0 || stops > 0 || decided > 0 {
             let worth = PASS_WORTH * passed as u64 + STOP_WORTH * stops as u64;
             let worth = worth + DECISION_WORTH * decided;
@@ -267,11 +171,7 @@ impl Scan {
         settled: ExpiryView,
         lead: u64,
     ) -> Scan {
-        let left = Left {
-            range,
-            front: vec![],
-            back: vec![],
-        };
+        let left = Left::new(range);
         let progress = Arc::new(Mutex::new(Progress { left, walks: None }));
         state.watch(&progress);
         let max = pin.seq();
@@ -339,7 +239,7 @@ impl Scan {
         }
         let moment = self.moment_of_the_view()?.before(self.lead);
         let Progress { walks, .. } = &mut *self.progress.lock();
-        let slice = walks.as_mut()?.front.as_mut()?.block_slice(&self.view)?;
+        let slice = walks.as_mut()?.block_slice(&self.view)?;
         let item = slice.take(&self.view.later.settings, moment)?;
         self.items += 1;
         Some(item)
@@ -381,7 +281,7 @@ impl Scan {
         });
         self.items += 1;
         let item = walks.next(left, forward, &mut check, view);
-        self.in_slice = walks.front.as_ref().is_some_and(Walk::has_slice);
+        self.in_slice = walks.has_slice();
         if walks.have_found(forward)
             && let Some(found) = walks.take_found(left, forward)
         {

@@ -1,4 +1,4 @@
-//! What a walk over several sources of records merges: a memtable, or a run of tables.
+//! The sources of records that a walk merges: memtables, and runs of tables.
 
 use bytes::Bytes;
 

@@ -12,7 +12,6 @@
 
 use std::ops::ControlFlow;
 
-use super::walks::Walks;
 use super::{Progress, Scan, views};
 use crate::base::{Result, Timestamp};
 #[cfg(feature = "tokio")]
@@ -20,6 +19,7 @@ use crate::data::item::Item;
 use crate::data::lend::lent::Lent;
 use crate::engine::Engine;
 use crate::engine::parts::state::ContainerState;
+use crate::engine::read::walks::Walks;
 use crate::env::ClockWatch;
 use crate::expiry::ExpiryCheck;
 
@@ -184,9 +184,9 @@ impl Scan {
     fn go_back_to(&mut self, item: Option<(&[u8], &[u8])>) {
         let Progress { left, walks } = &mut *self.progress.lock();
         if let Some(walks) = walks {
-            walks.front = None;
+            walks.forget_front();
         }
-        left.front = item.map_or(vec![], |(key, _)| key.to_vec());
+        left.go_back_to(item.map(|(key, _)| key));
     }
 }
 

@@ -1,47 +1,50 @@
-//! Where a scan is: its two ends, and the part of its range that is left between them. An end seeks when it is asked first.
+//! Where a scan is: its two ends in a read state, and the part of its range that is left between them. An end seeks when it is
+//! asked first, past a range in which another scan has found no item.
 
 use std::sync::Arc;
 
-use super::{BLOCK_ITEMS, horizon_of, walk};
-use crate::base::Result;
+use crate::base::{Result, Seq};
+use crate::catalog::Run;
 use crate::data::bare_ranges::{BareRange, BareRanges, after};
 use crate::data::batch::KeyRange;
 use crate::data::cursor::Seek;
 use crate::data::item::Item;
+use crate::data::lend::block_slice::BlockSlice;
 use crate::data::lend::lent::{CertainView, Lent};
+use crate::data::range_tombstones::RangeTombstones;
 use crate::data::view::{Horizon, Lending, Walk};
-use crate::engine::parts::read_state::ReadState;
+use crate::engine::parts::read_state::{Flushable, ReadState};
 use crate::engine::parts::snapshots::SnapshotPin;
 use crate::engine::parts::state::ContainerState;
 use crate::engine::read::source::Source;
 use crate::expiry::{ExpiryCheck, ExpiryView, ExpiryViews};
+use crate::table::RunCursor;
+
+/// About so many items lie in a block, all of which a range delete inside it concerns.
+const BLOCK_ITEMS: usize = 64;
 
 /// The two ends of a scan, and the read state they are on.
-pub(super) struct Walks {
-    pub(super) read_state: Arc<ReadState>,
-    pub(super) horizon: Horizon,
-    pub(super) front: Option<Walk<Source>>,
+pub struct Walks {
+    read_state: Arc<ReadState>,
+    horizon: Horizon,
+    front: Option<Walk<Source>>,
     /// Apart: few scans have both, and so large an allocation is dear.
-    pub(super) back: Option<Box<Walk<Source>>>,
+    back: Option<Box<Walk<Source>>>,
     /// The key from which on each of them has seen every item, if that is not its end of the range.
     origins: [Option<Vec<u8>>; 2],
 }
 
 /// The part of a scan's range that is left.
-pub(super) struct Left {
-    pub(super) range: KeyRange,
+pub struct Left {
+    range: KeyRange,
     /// The last key that the front has passed; empty before the first.
-    pub(super) front: Vec<u8>,
+    front: Vec<u8>,
     /// The last key that the back has passed.
-    pub(super) back: Vec<u8>,
+    back: Vec<u8>,
 }
 
 impl Walks {
-    pub(super) fn new(
-        pin: &SnapshotPin,
-        state: &ContainerState,
-        bare: Option<Arc<BareRanges>>,
-    ) -> Walks {
+    pub fn new(pin: &SnapshotPin, state: &ContainerState, bare: Option<Arc<BareRanges>>) -> Walks {
         let read_state = pin.read_state(state);
         Walks {
             horizon: horizon_of(&read_state, pin.seq(), bare),
@@ -52,16 +55,62 @@ impl Walks {
         }
     }
 
+    /// Records that both ends have passed because they were dead.
+    pub fn passed(&self) -> usize {
+        self.ends().map(Walk::passed).sum()
+    }
+
+    /// Those of them that ended a slice.
+    pub fn stops(&self) -> usize {
+        self.ends().map(Walk::stops).sum()
+    }
+
+    fn ends(&self) -> impl Iterator<Item = &Walk<Source>> {
+        self.front.iter().chain(self.back.as_deref())
+    }
+
+    /// How many runs may have records of what is left.
+    pub fn runs(&self, left: &Left) -> usize {
+        runs(&self.read_state, &left.range, self.horizon.max).count()
+    }
+
     /// About how many of so many items a scan had to decide about alone, because range deletes lie between them.
-    pub(super) fn decided_alone(&self, items: u64) -> u64 {
+    pub fn decided_alone(&self, items: u64) -> u64 {
+        if items < BLOCK_ITEMS as u64 || self.horizon.tombstones.is_empty() {
+            return 0;
+        }
         let ranges = self.read_state.range_deletes();
         let ranges: usize = ranges.map(|ranges| ranges.len()).sum();
         items.min((BLOCK_ITEMS * ranges) as u64)
     }
 
+    /// Gives up what it holds of the read state: a scan goes on by new walks.
+    pub fn give_up(self, left: &mut Left) {
+        if let Some(mut front) = self.front {
+            front.end_slice(&mut left.front);
+        }
+    }
+
+    /// The front seeks anew.
+    pub fn forget_front(&mut self) {
+        self.front = None;
+    }
+
+    /// Whether the front is in a slice.
+    #[inline(always)]
+    pub fn has_slice(&self) -> bool {
+        self.front.as_ref().is_some_and(Walk::has_slice)
+    }
+
+    /// The slice that the front is in, if it holds under this view.
+    #[inline(always)]
+    pub fn block_slice(&mut self, view: &CertainView) -> Option<&mut BlockSlice> {
+        self.front.as_mut()?.block_slice(view)
+    }
+
     /// Whether there is something for [`Walks::take_found`].
     #[inline(always)]
-    pub(super) fn have_found(&self, forward: bool) -> bool {
+    pub fn have_found(&self, forward: bool) -> bool {
         let walk = match forward {
             true => self.front.as_ref(),
             false => self.back.as_deref(),
@@ -71,7 +120,7 @@ impl Walks {
 
     /// The range in which one end found no item among many records since the last call, if there is one.
     #[cold]
-    pub(super) fn take_found(&mut self, left: &Left, forward: bool) -> Option<BareRange> {
+    pub fn take_found(&mut self, left: &Left, forward: bool) -> Option<BareRange> {
         let walk = match forward {
             true => self.front.as_mut(),
             false => self.back.as_deref_mut(),
@@ -89,7 +138,7 @@ impl Walks {
 
     /// The next item at one end.
     #[inline(always)]
-    pub(super) fn next<F: Fn() -> ExpiryViews>(
+    pub fn next<F: Fn() -> ExpiryViews>(
         &mut self,
         left: &mut Left,
         forward: bool,
@@ -120,7 +169,7 @@ impl Walks {
         }
     }
 
-    pub(super) fn lend<F: Fn() -> ExpiryViews>(
+    pub fn lend<F: Fn() -> ExpiryViews>(
         &mut self,
         (left, forward): (&mut Left, bool),
         check: &mut ExpiryCheck<'_, F>,
@@ -215,6 +264,20 @@ fn start_of<'a>(range: &'a KeyRange, front: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 impl Left {
+    /// All of a range.
+    pub fn new(range: KeyRange) -> Left {
+        Left {
+            range,
+            front: vec![],
+            back: vec![],
+        }
+    }
+
+    /// The front has passed this key and none behind it; `None`: no key.
+    pub fn go_back_to(&mut self, key: Option<&[u8]>) {
+        self.front = key.map_or(vec![], <[u8]>::to_vec);
+    }
+
     fn from(&self) -> Seek<'_> {
         match &self.front[..] {
             [] => Seek::AtOrAfter(&self.range.from),
@@ -229,4 +292,79 @@ impl Left {
             (passed, _) => Seek::Before(passed),
         }
     }
+}
+
+/// The records of a read state that a scan at `max` sees.
+fn horizon_of(read_state: &ReadState, max: Seq, bare: Option<Arc<BareRanges>>) -> Horizon {
+    let ranges = read_state.range_deletes();
+    let tombstones = RangeTombstones::new(ranges.flat_map(|ranges| ranges.as_of(max)));
+    Horizon {
+        max,
+        tombstones,
+        bare,
+    }
+}
+
+/// A walk from `to`, or from behind the bare range that it would begin in: `origin` becomes the key from which on the
+/// walk sees every item, unless that is the end of its range.
+fn walk(
+    (read_state, horizon): (&ReadState, &Horizon),
+    range: &KeyRange,
+    to: Seek<'_>,
+    view: &ExpiryView,
+    origin: &mut Option<Vec<u8>>,
+) -> Result<Walk<Source>> {
+    let sources = || sources(read_state, horizon, range);
+    let seek = |sources, to| Walk::seek(sources, horizon.clone(), to, view);
+    let bare = horizon.bare.as_ref().filter(|bare| !bare.is_empty());
+    let bare = bare.and_then(|bare| match to {
+        Seek::First => bare.around(&[], horizon.max),
+        Seek::AtOrAfter(key) | Seek::After(key) | Seek::AtOrBefore(key) => {
+            bare.around(key, horizon.max)
+        }
+        Seek::Last => bare.before(None, horizon.max),
+        Seek::Before(key) => bare.before(Some(key), horizon.max),
+    });
+    let Some(bare) = bare else {
+        return seek(sources(), to);
+    };
+    *origin = match to.is_forward() {
+        true => bare.to,
+        false => Some(bare.from).filter(|from| !from.is_empty()),
+    };
+    match &*origin {
+        None => seek(vec![], to),
+        Some(from) if to.is_forward() => seek(sources(), Seek::AtOrAfter(from)),
+        Some(from) => seek(sources(), Seek::Before(from)),
+    }
+}
+
+/// The runs that may overlap a range, with records up to `max`.
+fn runs<'a>(
+    read_state: &'a ReadState,
+    range: &'a KeyRange,
+    max: Seq,
+) -> impl Iterator<Item = &'a Arc<Run>> {
+    let runs = read_state.version.runs.iter();
+    runs.filter(move |run| {
+        run.census.seq_min <= max && range.overlaps(run.first_key(), run.last_key())
+    })
+}
+
+/// Cursors over all memtables and runs that may overlap a range.
+fn sources(read_state: &ReadState, horizon: &Horizon, range: &KeyRange) -> Vec<Source> {
+    let filled = |flushable: &&Arc<Flushable>| !flushable.memtable.is_empty();
+    let memory = || read_state.flushables().filter(filled);
+    // With room for all: a cursor has some hundred bytes, which are not to be moved.
+    let most = memory().count() + read_state.version.runs.len();
+    let mut sources = Vec::with_capacity(most);
+    sources.extend(memory().map(|flushable| {
+        let cursor = flushable.memtable.cursor();
+        Source::Memory(cursor.under(horizon.tombstones.clone()))
+    }));
+    sources.extend(runs(read_state, range, horizon.max).map(|run| {
+        let tombstones = horizon.tombstones.clone();
+        Source::Disk(RunCursor::under(run.shared.clone(), tombstones))
+    }));
+    sources
 }
