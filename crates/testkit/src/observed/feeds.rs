@@ -48,9 +48,9 @@ impl Reader {
         due.retain(|one| {
             let is_behind = match &self.last {
                 Some(last) => (one.at, &one.key) > (self.before, last),
-                None => one.at >= self.before && !self.over.contains(&one.order),
+                None => one.at >= self.before,
             };
-            is_behind && one.at >= self.before
+            is_behind && !self.over.contains(&one.order)
         });
         due
     }
