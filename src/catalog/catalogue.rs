@@ -1,7 +1,7 @@
 //! The catalogue that edits add up to.
 //!
-//! Invariants, checked when an edit is applied: a container's name and id are unique; a table is in
-//! one run; ids (edit, table, run, container) never repeat; `flushed` never falls.
+//! Invariants, checked when an edit is applied: a container's name and id are unique; a table is in one run; ids (edit, table,
+//! run, container) never repeat; `flushed` never falls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;

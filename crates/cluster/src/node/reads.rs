@@ -3,7 +3,7 @@
 //! | level | index and moment are |
 //! | --- | --- |
 //! | linearizable | the leader's, by a round with a majority (I3) |
-//! | bounded | the last that the leader told and this replica has come to, if they are young enough; else as linearizable |
+//! | bounded | those of the leader's last message whose entries this replica has applied, if young enough; else as linearizable |
 //! | local | what is applied |
 //!
 //! Invariants:
@@ -36,17 +36,17 @@ const TICK_MS: u64 = 100;
 /// A read that waits asks so often whether this node still serves.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The words of the leader.
+/// Messages of the leader about closed moments.
 #[derive(Default)]
 pub(super) struct Bound(Mutex<Heard>);
 
-/// A word, and the own uptime when it came.
+/// A message of the leader, and the own uptime when it came.
 type Word = (ClosedAt, u64);
 
 #[derive(Clone, Copy, Default)]
 struct Heard {
     last: Option<Word>,
-    /// The last one that this replica was seen to have come to: where entries come all the time, the last one is often ahead.
+    /// The last one whose entries this replica has applied. Where entries come all the time, `last` is often ahead of it.
     reached: Option<Word>,
     /// The own uptime when one came and what the one before it had told was applied.
     caught_up: Option<u64>,
@@ -79,7 +79,7 @@ impl Bound {
         }
     }
 
-    /// The last word that this replica, which is there, has come to.
+    /// The last message whose entries a replica at `place` has applied.
     fn reached(&self, place: Place) -> Option<Word> {
         let mut heard = self.lock();
         heard.look(place);
