@@ -12,6 +12,7 @@
 //! 2. A moment is no later than the `until` of what this replica has applied, so no later leader's time lies before it.
 //! 3. The token of an answer has an index that is not below that of any entry that the answer saw.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -31,6 +32,8 @@ use crate::raft::{Ends, Keys, Place, Watching};
 const CAUGHT_UP_MS: u64 = 5_000;
 /// A message of the leader is late by less, in milliseconds: it gives up asking before.
 const OVERTAKEN_MS: u64 = 1_000;
+/// So many messages of the leader are kept until this replica comes to them: it sends one each 50 ms.
+const MOST_AHEAD: usize = 64;
 /// Readers of ends have time moved so often at most, in milliseconds.
 const TICK_MS: u64 = 100;
 /// A read that waits asks so often whether this node still serves.
@@ -43,20 +46,27 @@ pub(super) struct Bound(Mutex<Heard>);
 /// A message of the leader, and the own uptime when it came.
 type Word = (ClosedAt, u64);
 
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Heard {
-    last: Option<Word>,
-    /// The last one whose entries this replica has applied. Where entries come all the time, `last` is often ahead of it.
+    /// Those that came after `reached`, in that order, [`MOST_AHEAD`] at most: then the last one gives way to the next.
+    ahead: VecDeque<Word>,
+    /// The last one whose entries this replica has applied.
     reached: Option<Word>,
     /// The own uptime when one came and what the one before it had told was applied.
     caught_up: Option<u64>,
 }
 
 impl Heard {
+    fn last(&self) -> Option<&Word> {
+        self.ahead.back().or(self.reached.as_ref())
+    }
+
     fn look(&mut self, place: Place) {
         let is_here =
             |(closed, _): &Word| closed.index <= place.index && closed.at_ms <= place.until_ms;
-        self.reached = self.last.filter(is_here).or(self.reached);
+        if let Some(found) = self.ahead.iter().rposition(is_here) {
+            self.reached = self.ahead.drain(..=found).next_back();
+        }
     }
 }
 
@@ -70,12 +80,15 @@ impl Bound {
             (last.now_ms, last.index) < (closed.now_ms, closed.index)
                 || uptime_ms.saturating_sub(*heard_ms) >= OVERTAKEN_MS
         };
-        if heard.last.as_ref().is_none_or(is_later) {
-            let known = heard.last.map_or(closed.index, |(last, _)| last.index);
+        if heard.last().is_none_or(is_later) {
+            let known = heard.last().map_or(closed.index, |(last, _)| last.index);
             if known <= place.index {
                 heard.caught_up = Some(uptime_ms);
             }
-            heard.last = Some((closed, uptime_ms));
+            if heard.ahead.len() == MOST_AHEAD {
+                heard.ahead.pop_back();
+            }
+            heard.ahead.push_back((closed, uptime_ms));
         }
     }
 
@@ -84,10 +97,6 @@ impl Bound {
         let mut heard = self.lock();
         heard.look(place);
         heard.reached
-    }
-
-    fn get(&self) -> Heard {
-        *self.lock()
     }
 
     fn lock(&self) -> MutexGuard<'_, Heard> {
@@ -103,13 +112,13 @@ impl Core {
 
     /// The own uptime when the leader was heard last.
     pub(super) fn heard_at(&self) -> Option<u64> {
-        self.bound.get().last.map(|(_, uptime_ms)| uptime_ms)
+        self.bound.lock().last().map(|(_, uptime_ms)| *uptime_ms)
     }
 
     /// Whether this node leads, or has applied all that the leader had some seconds ago.
     pub(super) fn is_caught_up(&self) -> bool {
         let is_recent = |at: u64| self.clock.uptime().saturating_sub(at) <= CAUGHT_UP_MS;
-        self.replica.is_leading() || self.bound.get().caught_up.is_some_and(is_recent)
+        self.replica.is_leading() || self.bound.lock().caught_up.is_some_and(is_recent)
     }
 
     /// As the leader.
@@ -398,6 +407,34 @@ mod tests {
     }
 
     #[test]
+    fn a_replica_that_is_always_behind_comes_to_one_word_after_the_other() {
+        const BEHIND: u64 = 20;
+        let bound = Bound::default();
+        for n in 0..200_u64 {
+            let place = at(n.saturating_sub(BEHIND), n.saturating_sub(BEHIND) * 50);
+            bound.heard(word(n, n * 50), n * 50, place);
+            if n >= BEHIND {
+                let reached = n - BEHIND;
+                let reached = (word(reached, reached * 50), reached * 50);
+                assert_eq!(bound.reached(place), Some(reached));
+            }
+        }
+    }
+
+    #[test]
+    fn a_replica_that_stands_keeps_the_first_words_and_the_last() {
+        let bound = Bound::default();
+        for n in 1..1_000 {
+            bound.heard(word(n, n * 50), n * 50, at(0, 0));
+        }
+        assert_eq!(bound.lock().ahead.len(), MOST_AHEAD);
+        assert_eq!(bound.reached(at(0, 0)), None);
+        assert_eq!(bound.reached(at(3, 170)), Some((word(3, 150), 150)));
+        assert_eq!(bound.reached(at(500, 25_000)).unwrap().0.index, 63);
+        assert_eq!(bound.reached(at(999, 50_000)).unwrap().0.index, 999);
+    }
+
+    #[test]
     fn an_overtaken_word_is_none_and_one_of_a_leader_with_its_clock_behind_is_one() {
         let (bound, place) = (Bound::default(), at(9, 900));
         bound.heard(word(9, 900), 0, place);
@@ -406,6 +443,6 @@ mod tests {
         bound.heard(word(9, 300), OVERTAKEN_MS, place);
         let word = (word(9, 300), OVERTAKEN_MS);
         assert_eq!(bound.reached(place), Some(word));
-        assert_eq!(bound.get().caught_up, Some(OVERTAKEN_MS));
+        assert_eq!(bound.lock().caught_up, Some(OVERTAKEN_MS));
     }
 }
