@@ -311,3 +311,21 @@ async fn what_a_caller_gave_up_counts_until_it_is_applied() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_takes_no_entries_gets_no_vote() {
+    let (_folder, node) = alone().await;
+    let core = &node.shared.0;
+    // Connections to it are accepted, and nothing is answered.
+    let deaf = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = deaf.local_addr().unwrap().to_string();
+    let within = Duration::from_millis(300);
+    let added = core.replica.add(77, &addr, Some(u16::MAX), within).await;
+    assert!(added.unwrap_err().contains("has not caught up"));
+    let votes = |node: &Node| node.members().iter().filter(|member| member.votes).count();
+    assert_eq!((votes(&node), node.members().len()), (1, 2));
+    node.container("c").put("k", "v").await.unwrap();
+    node.remove(77).await.unwrap();
+    assert_eq!(node.members().len(), 1);
+    node.close().await.unwrap();
+}
