@@ -453,7 +453,7 @@ impl Documents {
         drop(changing);
         let building = container.upkeep().build();
         // After an error the next open or replacement builds it; queries do without.
-        let _ = self.build(&container);
+        let _ = self.build_whole(&container);
         drop(building);
         Ok(container)
     }

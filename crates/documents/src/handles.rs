@@ -18,6 +18,8 @@ use crate::write::contended;
 /// A step of the builder that is so old is the last of a node that is lost. A step that is not goes on for 2 s at most where nobody
 /// leads.
 const LOST: Duration = Duration::from_secs(5);
+/// Who waits for the builder of another node asks so often how far it is.
+const LOOK: Duration = Duration::from_millis(50);
 
 impl Documents {
     /// Whether the engine has the container of a record: others may drop it.
@@ -95,15 +97,34 @@ impl Documents {
         let Some(_building) = container.upkeep().try_build() else {
             return Ok(());
         };
-        let (now, built) = (self.store().now(), container.built()?);
-        let is_lost = |built: Item| built.written_at() + LOST < now;
-        match built.is_some_and(is_lost) {
+        match self.is_builder_lost(container)? {
             true => self.build(container),
             false => Ok(()),
         }
     }
 
-    /// Builds the indexes that are not whole. The caller holds the right to build, on this node.
+    /// Whether no node has done a step of a replica's indexes for a while.
+    fn is_builder_lost(&self, container: &Container) -> Result<bool> {
+        let (now, built) = (self.store().now(), container.built()?);
+        let is_lost = |built: Item| built.written_at() + LOST < now;
+        Ok(built.is_some_and(is_lost))
+    }
+
+    /// Builds the indexes that are not whole, and returns when they are, whichever node has built them. The caller holds the right to
+    /// build, on this node.
+    pub(crate) fn build_whole(&self, container: &Container) -> Result<()> {
+        self.build(container)?;
+        while !container.hold()?.are_whole() {
+            std::thread::sleep(LOOK);
+            self.store().renew()?;
+            if self.is_builder_lost(container)? {
+                self.build(container)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Builds the indexes that are not whole, unless another node does. The caller holds the right to build, on this node.
     pub(crate) fn build(&self, container: &Container) -> Result<()> {
         let (rid, is_replica) = (container.rid(), self.are_replicated());
         loop {

@@ -184,6 +184,56 @@ fn another_replica_goes_on_with_an_index() {
     );
 }
 
+/// A replacement returns when its index is whole, also where another replica has come before it in building that; and goes on itself
+/// where that one is lost.
+#[test]
+fn a_replacement_waits_for_an_index_that_another_replica_builds() {
+    for is_lost in [false, true] {
+        let (one, _, replica, clock) = two();
+        let c = indexed(&one, &["/*"], None);
+        for n in 0..600 {
+            upsert(&c, &format!("{n:03}"), &format!(",\"a\":{}", n % 10));
+        }
+        let (other, of_other) = super::replicas::OneOf::over(one.engine());
+        let step = {
+            let (other, clock) = (other.clone(), clock.clone());
+            move || {
+                clock.advance(seconds(6));
+                other.container("db", "c").unwrap();
+            }
+        };
+        let before_the_first_step: Meanwhile = Box::new({
+            let (step, of_other) = (step.clone(), of_other.clone());
+            move || {
+                let commits = of_other.commits.load(Ordering::Relaxed);
+                of_other.is_lost_at.store(commits + 1, Ordering::Relaxed);
+                step();
+            }
+        });
+        let slot = replica.clone();
+        let replacement: Meanwhile =
+            Box::new(move || *slot.meanwhile.lock().unwrap() = Some(before_the_first_step));
+        *replica.meanwhile.lock().unwrap() = Some(replacement);
+        *replica.renewed.lock().unwrap() = Some(match is_lost {
+            true => Box::new(move || clock.advance(seconds(6))),
+            false => Box::new({
+                let of_other = of_other.clone();
+                move || {
+                    of_other.is_lost_at.store(usize::MAX, Ordering::Relaxed);
+                    step();
+                }
+            }),
+        });
+        let replaced = replaced(&one, &["/a/?"], None);
+        assert_eq!(replaced.indexes(), [(vec!["a".to_owned()], true)]);
+        assert!(replica.renewed.lock().unwrap().is_none());
+        assert_eq!(count(&one, &replaced), 600);
+        let steps = of_other.commits.load(Ordering::Relaxed);
+        // The other one: a step and its loss, or all of them and that it is whole.
+        assert_eq!(steps, if is_lost { 2 } else { 5 });
+    }
+}
+
 /// The policy changes under the one that builds: it builds what is asked for then, or leaves it to the other one.
 #[test]
 fn a_policy_changes_while_an_index_is_built() {

@@ -24,6 +24,8 @@ pub type Meanwhile = Box<dyn FnOnce() + Send>;
 pub struct OneOf {
     engine: Database,
     pub meanwhile: Mutex<Option<Meanwhile>>,
+    /// What others do before its reads are renewed the next time.
+    pub renewed: Mutex<Option<Meanwhile>>,
     /// The snapshot that the reads of a request are of.
     request: Mutex<Option<Snapshot>>,
     /// The commits that it has been asked for.
@@ -39,6 +41,7 @@ impl OneOf {
         let replica = Arc::new(OneOf {
             engine: engine.clone(),
             meanwhile: Mutex::default(),
+            renewed: Mutex::default(),
             request: Mutex::default(),
             commits: AtomicUsize::new(0),
             is_lost_at: AtomicUsize::new(usize::MAX),
@@ -79,6 +82,10 @@ impl Replica for OneOf {
     }
 
     fn renew(&self) -> Result<()> {
+        let meanwhile = self.renewed.lock().unwrap().take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile();
+        }
         *self.request.lock().unwrap() = None;
         Ok(())
     }
@@ -109,7 +116,7 @@ impl Replica for OneOf {
             meanwhile();
         }
         // Reads of the request go on in a snapshot that has it.
-        self.renew()?;
+        *self.request.lock().unwrap() = None;
         if writes.iter().any(|write| !self.has_containers(write)) {
             return Ok(Commit::Conflict);
         }
