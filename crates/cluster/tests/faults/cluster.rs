@@ -31,6 +31,7 @@ pub struct Cluster {
     /// The wall at that moment, in milliseconds.
     begun_ms: u64,
     over: AtomicBool,
+    settled: AtomicBool,
     values: AtomicU64,
     _folder: tempfile::TempDir,
 }
@@ -57,6 +58,7 @@ impl Cluster {
             begun: Instant::now(),
             begun_ms: since_epoch.as_millis() as u64,
             over: AtomicBool::new(false),
+            settled: AtomicBool::new(false),
             values: AtomicU64::new(0),
             _folder: folder,
         };
@@ -66,7 +68,7 @@ impl Cluster {
             cluster.ways.is_node(number, id.expect("a new node opens"));
             if number == 0 {
                 let made = process.ask("make").await.unwrap();
-                assert!(made.starts_with("Ok"), "{made}");
+                assert_eq!(made, "made");
             }
             cluster.running.push(Mutex::new(Some(Arc::new(process))));
             cluster.configs.push(Mutex::new(config));
@@ -129,6 +131,15 @@ impl Cluster {
 
     pub fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether all works, and nobody writes any more.
+    pub fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::SeqCst)
+    }
+
+    pub fn settle(&self) {
+        self.settled.store(true, Ordering::SeqCst);
     }
 
     /// A value that was never written.

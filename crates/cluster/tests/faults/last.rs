@@ -1,17 +1,19 @@
 //! The promises that hold once nothing happens any more.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::cluster::Cluster;
 use super::faults;
+use super::feeds::State;
 use super::history::{Level, Op, Place, What};
+use super::node::lasts;
 
 /// All works again within this.
 const WELL: Duration = Duration::from_secs(30);
 
-/// Every node writes, all have one state, and every key is read at each: the operations are added.
-pub async fn look(cluster: &Cluster, ops: &mut Vec<Op>) {
+/// Every node writes, all have one state, and every key is read at each: the operations are added. Returns the state, and the moment
+/// after which what is in it ends.
+pub async fn look(cluster: &Cluster, ops: &mut Vec<Op>) -> (State, u64) {
     let token = all_write(cluster, ops).await;
     let mut keys: Vec<String> = ops.iter().map(|op| op.key.clone()).collect();
     keys.sort();
@@ -23,9 +25,10 @@ pub async fn look(cluster: &Cluster, ops: &mut Vec<Op>) {
             ops.push(cluster.does(&node, key, read, token).await);
         }
     }
-    have_one_state(cluster, token).await;
+    let state = have_one_state(cluster, token).await;
     let checked = cluster.node(0).expect("all run").ask("check").await;
     assert_eq!(checked.as_deref(), Some("alike"));
+    state
 }
 
 async fn all_write(cluster: &Cluster, ops: &mut Vec<Op>) -> Place {
@@ -63,8 +66,8 @@ async fn told(cluster: &Cluster) -> String {
 }
 
 /// Key by key the same version, value and end.
-async fn have_one_state(cluster: &Cluster, token: Place) {
-    let mut states: Vec<(u64, BTreeMap<String, String>)> = vec![];
+async fn have_one_state(cluster: &Cluster, token: Place) -> (State, u64) {
+    let mut states: Vec<(u64, State)> = vec![];
     for number in 0..cluster.count {
         let line = format!("\t{}\t{}", token.index, token.at);
         let node = cluster.node(number).expect("all run");
@@ -82,16 +85,13 @@ async fn have_one_state(cluster: &Cluster, token: Place) {
     }
     // Between two looks an item may end.
     let latest = states.iter().map(|(at, _)| *at).max().unwrap();
-    let lasts = |item: &String| {
-        let end = item.rsplit(' ').next().expect("it has three parts");
-        end.parse::<u64>().map_or(true, |end| end > latest)
-    };
     for (_, state) in &mut states {
-        state.retain(|_, item| lasts(item));
+        state.retain(|_, item| lasts(item, latest));
     }
     let first = &states[0].1;
     assert!(!first.is_empty());
     for (number, (_, state)) in states.iter().enumerate() {
         assert_eq!(state, first, "of node {number} and of node 0");
     }
+    (states.swap_remove(0).1, latest)
 }

@@ -8,10 +8,14 @@ use tokio::time::sleep;
 
 use super::cluster::Cluster;
 use super::faults::{self, Counts};
+use super::feeds;
 use super::history::{Level, Life, Op, Outcome, Place, What};
 use super::last;
+use super::pairs::{self, Turn};
 
 const CLIENTS: u64 = 12;
+/// More of them, of pairs.
+const OF_PAIRS: u64 = 4;
 /// Keys are left behind after so long, and with them what lost writes leave unsure.
 const EPOCH: Duration = Duration::from_secs(2);
 
@@ -68,6 +72,11 @@ fn choose(cluster: &Cluster, random: &mut Random, key: &str, ops: &[Op]) -> What
 pub struct Played {
     /// In no order.
     pub ops: Vec<Op>,
+    pub turns: Vec<Turn>,
+    /// What is wrong with a copy by changes, and with the ends that readers were told.
+    pub of_feeds: Vec<String>,
+    /// How many ends were told.
+    pub ends: usize,
     pub faults: Counts,
     /// Nodes that were taken out, and had a successor.
     pub replaced: u64,
@@ -86,6 +95,14 @@ pub async fn play(seed: u64, seconds: u64, nodes: usize, hosts: Option<&str>) ->
     let clients: Vec<_> = (1..=CLIENTS)
         .map(|number| tokio::spawn(client(cluster.clone(), random(number))))
         .collect();
+    let of_pairs: Vec<_> = (CLIENTS + 1..=CLIENTS + OF_PAIRS)
+        .map(|number| tokio::spawn(pairs::client(cluster.clone(), random(number))))
+        .collect();
+    let copy = tokio::spawn(feeds::copy(cluster.clone(), random(CLIENTS + OF_PAIRS + 1)));
+    let ends = [2, 3].map(|number| {
+        let random = random(CLIENTS + OF_PAIRS + number);
+        tokio::spawn(feeds::all_ends(cluster.clone(), random))
+    });
     let faults = tokio::spawn(faults::play(cluster.clone(), random(0)));
     sleep(Duration::from_secs(seconds)).await;
     cluster.end();
@@ -94,7 +111,16 @@ pub async fn play(seed: u64, seconds: u64, nodes: usize, hosts: Option<&str>) ->
     for client in clients {
         ops.extend(client.await.unwrap());
     }
-    last::look(&cluster, &mut ops).await;
+    let mut turns = vec![];
+    for client in of_pairs {
+        turns.extend(client.await.unwrap());
+    }
+    let (state, latest) = last::look(&cluster, &mut ops).await;
+    cluster.settle();
+    let mut of_feeds = feeds::check_copy(copy.await.unwrap(), &state, latest);
+    let [one, other] = ends;
+    let (one, other) = (one.await.unwrap(), other.await.unwrap());
+    of_feeds.extend(feeds::check_ends(&one, &other, &turns));
     let placed = ops.iter().filter(|op| op.what.is_linearizable());
     let placed = placed.filter_map(|op| Some((op, op.outcome.place()?.at as i64)));
     let wall = |nanos| cluster.wall_ms(nanos) as i64;
@@ -105,6 +131,9 @@ pub async fn play(seed: u64, seconds: u64, nodes: usize, hosts: Option<&str>) ->
             .unwrap_or(0),
         terms: cluster.term().await - first,
         ops,
+        turns,
+        of_feeds,
+        ends: one.len(),
         faults,
         replaced,
     }

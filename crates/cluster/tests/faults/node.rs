@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ebbtide::{Clock, SystemClock, Ttl};
+use ebbtide::{Clock, SystemClock, Ttl, Version};
 use ebbtide_cluster::{Answered, Container, Error, Expect, Item, Node, ReadLevel, Token};
 
 use super::history::Level;
+use super::{feeds, pairs};
 
 /// Holds what the node is to be, as [`super::process::Config`] writes it.
 pub const NODE: &str = "EBBTIDE_FAULTS_NODE";
 pub const MODULE: &str = module_path!();
 const CONTAINER: &str = "items";
+/// Ends of pairs are known for so long.
+const KEPT: Duration = Duration::from_secs(120);
 
 /// The system's clock, moved.
 #[derive(Clone)]
@@ -90,7 +93,19 @@ async fn answer(node: &Node, parts: &[&str]) -> String {
     let other = || parts[1].parse().unwrap();
     match parts[0] {
         "leader" => return node.leader().unwrap_or(0).to_string(),
-        "make" => return format!("{:?}", node.create_container(CONTAINER).await),
+        "make" => {
+            for name in [CONTAINER, pairs::CONTAINER] {
+                if let Err(error) = node.create_container(name).await {
+                    return error.to_string();
+                }
+            }
+            // A reader may be held up for as long as a fault lasts.
+            let pairs = node.container(pairs::CONTAINER);
+            return match pairs.set_keep_expired(KEPT).await {
+                Ok(_) => "made".to_owned(),
+                Err(error) => error.to_string(),
+            };
+        }
         "status" => return format!("{:?}", node.status()),
         "term" => return node.status().term.to_string(),
         "members" => {
@@ -114,30 +129,40 @@ async fn answer(node: &Node, parts: &[&str]) -> String {
     };
     let items = node.container(CONTAINER);
     if parts[0] == "all" {
-        return all(&items.at(ReadLevel::Local).since(since)).await;
+        let [items, pairs] = [items, node.container(pairs::CONTAINER)];
+        return all(&[items, pairs].map(|of| of.at(ReadLevel::Local).since(since))).await;
     }
-    let done = operation(&items, parts[0], since, &parts[3..]).await;
+    let done = match parts[0] {
+        "changes" => feeds::changes(node, since, parts[3]).await,
+        "ends" => feeds::ends(node, since, parts[3]).await,
+        "pair" => pairs::answer(node, parts[3], since, &parts[4..]).await,
+        key => operation(&items, key, since, &parts[3..]).await,
+    };
     match done {
         Ok(answer) => answer,
         Err(error @ (Error::Unknown(_) | Error::Closed | Error::Storage(_))) => {
             format!("unknown\t{error}")
         }
+        Err(Error::Engine(ebbtide::Error::ChangesGone { .. })) => feeds::GONE.to_owned(),
         Err(error) => format!("not\t{error}"),
     }
 }
 
-/// The moment, and each item with its key, its version, its value and its end.
-async fn all(items: &Container) -> String {
-    let answered = match items.range(.., usize::MAX).await {
-        Ok(answered) => answered,
-        Err(error) => return format!("not {error}"),
-    };
-    let mut text = answered.token.at_ms.to_string();
-    for item in &answered.value {
-        let key = String::from_utf8_lossy(item.key());
-        text.push_str(&format!("\t{key} {}", told(item).replace('\t', " ")));
+/// The last moment, and each item with its container, its key, its version, its value and its end.
+async fn all(containers: &[Container]) -> String {
+    let (mut at_ms, mut text) = (0, String::new());
+    for container in containers {
+        let answered = match container.range(.., usize::MAX).await {
+            Ok(answered) => answered,
+            Err(error) => return format!("not {error}"),
+        };
+        at_ms = at_ms.max(answered.token.at_ms);
+        for item in &answered.value {
+            let (name, key) = (container.name(), String::from_utf8_lossy(item.key()));
+            text.push_str(&format!("\t{name}/{key} {}", told(item).replace('\t', " ")));
+        }
     }
-    text
+    format!("{at_ms}{text}")
 }
 
 async fn operation(
@@ -150,7 +175,7 @@ async fn operation(
         Ok(life) => Ttl::After(Duration::from_millis(life)),
         Err(_) => Ttl::Never,
     };
-    let told = |token: Token, version: Option<ebbtide::Version>| {
+    let told = |token: Token, version: Option<Version>| {
         let Token { index, at_ms } = token;
         match version {
             Some(version) => format!("wrote\t{index}\t{at_ms}\t{}", version.as_u64()),
@@ -164,7 +189,7 @@ async fn operation(
             .map(Some),
         "create" => items.create(key, parts[1].to_owned(), life()).await?,
         "put_if" => {
-            let expect = Expect::Version(ebbtide::Version::from_u64(parts[3].parse().unwrap()));
+            let expect = Expect::Version(Version::from_u64(parts[3].parse().unwrap()));
             items
                 .put_if(key, parts[1].to_owned(), life(), expect)
                 .await?
@@ -195,10 +220,25 @@ fn shown(answered: Answered<Option<Item>>) -> String {
 }
 
 fn told(item: &Item) -> String {
-    let end = item.expires_at().map_or("-".to_owned(), |end| {
-        let end = end.duration_since(std::time::UNIX_EPOCH).unwrap();
-        end.as_millis().to_string()
-    });
-    let value = String::from_utf8_lossy(item.value()).into_owned();
-    format!("{}\t{value}\t{end}", item.version().as_u64())
+    told_of(item.version(), item.value(), item.expires_at())
+}
+
+/// Version, value and end.
+pub fn told_of(version: Version, value: &[u8], end: Option<SystemTime>) -> String {
+    format!("{}\t{}", version.as_u64(), value_and_end(value, end))
+}
+
+pub fn value_and_end(value: &[u8], end: Option<SystemTime>) -> String {
+    let end = end.map_or("-".to_owned(), |end| millis(end).to_string());
+    format!("{}\t{end}", String::from_utf8_lossy(value))
+}
+
+pub fn millis(moment: SystemTime) -> u64 {
+    moment.duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+/// Whether an item, as [`all`] tells it, ends after a moment.
+pub fn lasts(item: &str, at_ms: u64) -> bool {
+    let end = item.rsplit(' ').next().expect("it has three parts");
+    end.parse::<u64>().map_or(true, |end| end > at_ms)
 }
