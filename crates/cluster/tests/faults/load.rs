@@ -73,7 +73,7 @@ pub struct Played {
     /// In no order.
     pub ops: Vec<Op>,
     pub turns: Vec<Turn>,
-    /// What is wrong with a copy by changes, and with the ends that readers were told.
+    /// What is wrong with a copy by changes, and with the ends that a reader was told.
     pub of_feeds: Vec<String>,
     /// How many ends were told.
     pub ends: usize,
@@ -99,10 +99,8 @@ pub async fn play(seed: u64, seconds: u64, nodes: usize, hosts: Option<&str>) ->
         .map(|number| tokio::spawn(pairs::client(cluster.clone(), random(number))))
         .collect();
     let copy = tokio::spawn(feeds::copy(cluster.clone(), random(CLIENTS + OF_PAIRS + 1)));
-    let ends = [2, 3].map(|number| {
-        let random = random(CLIENTS + OF_PAIRS + number);
-        tokio::spawn(feeds::all_ends(cluster.clone(), random))
-    });
+    let ends = feeds::all_ends(cluster.clone(), random(CLIENTS + OF_PAIRS + 2));
+    let ends = tokio::spawn(ends);
     let faults = tokio::spawn(faults::play(cluster.clone(), random(0)));
     sleep(Duration::from_secs(seconds)).await;
     cluster.end();
@@ -118,9 +116,8 @@ pub async fn play(seed: u64, seconds: u64, nodes: usize, hosts: Option<&str>) ->
     let (state, latest) = last::look(&cluster, &mut ops).await;
     cluster.settle();
     let mut of_feeds = feeds::check_copy(copy.await.unwrap(), &state, latest);
-    let [one, other] = ends;
-    let (one, other) = (one.await.unwrap(), other.await.unwrap());
-    of_feeds.extend(feeds::check_ends(&one, &other, &turns));
+    let ends = ends.await.unwrap();
+    of_feeds.extend(feeds::check_ends(&ends, &turns, latest));
     let placed = ops.iter().filter(|op| op.what.is_linearizable());
     let placed = placed.filter_map(|op| Some((op, op.outcome.place()?.at as i64)));
     let wall = |nanos| cluster.wall_ms(nanos) as i64;
@@ -133,7 +130,7 @@ pub async fn play(seed: u64, seconds: u64, nodes: usize, hosts: Option<&str>) ->
         ops,
         turns,
         of_feeds,
-        ends: one.len(),
+        ends: ends.len(),
         faults,
         replaced,
     }

@@ -83,6 +83,14 @@ impl Turn {
     pub fn place(&self) -> Option<Place> {
         self.answer.place()
     }
+
+    /// When what it has put ends, if it does and its moment is known.
+    pub fn end(&self) -> Option<u64> {
+        match self.asked {
+            Asked::Put(_, life) => Some(self.place()?.at + life?),
+            _ => None,
+        }
+    }
 }
 
 /// As a node: answers what [`Asked`] is as a line.
