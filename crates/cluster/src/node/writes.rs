@@ -245,6 +245,8 @@ impl Core {
             }
         });
         match changing.await {
+            // It has lost the lead meanwhile: the next leader is asked again, which finds what is done as done.
+            Ok(Err(_)) if !self.replica.is_leading() => Asked::NotLeading,
             Ok(done) => Asked::Done(done),
             Err(error) => Asked::Lost(error.to_string()),
         }
