@@ -349,7 +349,10 @@ fn a_manifest_does_not_lose_its_end_unnoticed() {
     assert!(error.is_corruption(), "{error}");
     // Not by the log, which would have the rest of it as lost.
     let what = error.to_string();
-    assert!(what.contains("checksum"), "the frames behind it tell: {what}");
+    assert!(
+        what.contains("checksum"),
+        "the frames behind it tell: {what}"
+    );
     c.put("k", "v").unwrap();
     let cut = alone();
     cut.open(Path::new(&path))

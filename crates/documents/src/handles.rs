@@ -18,7 +18,7 @@ use crate::write::contended;
 /// A step of the builder that is so old is the last of a node that is lost. A step that is not goes on for 2 s at most where nobody
 /// leads.
 const LOST: Duration = Duration::from_secs(5);
-/// Who waits for the builder of another node asks so often how far it is.
+/// A replacement that waits for the builder of another node looks so often.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Documents {
@@ -110,15 +110,21 @@ impl Documents {
         Ok(built.is_some_and(is_lost))
     }
 
-    /// Builds the indexes that are not whole, and returns when they are, whichever node has built them. The caller holds the right to
-    /// build, on this node.
+    /// Builds the indexes that are not whole; over a replica it returns when they are, whichever node has built them. The caller holds
+    /// the right to build, on this node.
     pub(crate) fn build_whole(&self, container: &Container) -> Result<()> {
         self.build(container)?;
-        while !container.hold()?.are_whole() {
+        // The time of a replica stands where nobody writes: so looks are counted, too.
+        let (mut known, mut looks) = (None, 0);
+        while self.are_replicated() && !container.hold()?.are_whole() {
             std::thread::sleep(LOOK);
             self.store().renew()?;
-            if self.is_builder_lost(container)? {
+            let built = container.built()?.map(|built| built.version());
+            looks = if built == known { looks + 1 } else { 0 };
+            known = built;
+            if LOOK * looks >= LOST || self.is_builder_lost(container)? {
                 self.build(container)?;
+                looks = 0;
             }
         }
         Ok(())

@@ -9,6 +9,7 @@ use super::*;
 use crate::calls::{self, Asked, Written};
 use crate::machine::body::{Act, Body, Life, When, Write};
 use crate::net::{From, Handler};
+use crate::raft::NotChanged;
 use crate::room::Plan;
 
 const START: u64 = 1_800_000_000_000;
@@ -321,7 +322,10 @@ async fn a_node_that_takes_no_entries_gets_no_vote() {
     let addr = deaf.local_addr().unwrap().to_string();
     let within = Duration::from_millis(300);
     let added = core.replica.add(77, &addr, Some(u16::MAX), within).await;
-    assert!(added.unwrap_err().contains("has not caught up"));
+    let NotChanged::Refused(why) = added.unwrap_err() else {
+        panic!("nobody is lost");
+    };
+    assert!(why.contains("has not caught up"), "{why}");
     let votes = |node: &Node| node.members().iter().filter(|member| member.votes).count();
     assert_eq!((votes(&node), node.members().len()), (1, 2));
     node.container("c").put("k", "v").await.unwrap();

@@ -16,7 +16,7 @@ use super::joining::changed;
 use crate::calls::{self, Asked, Change, Changed, WriteQuestion, Written};
 use crate::face::{Answered, Error, Token, Transaction};
 use crate::machine::body::{Body, Command, Reply};
-use crate::raft::Stop;
+use crate::raft::{NotChanged, Stop};
 use crate::room::Plan;
 
 /// The most writes of a batch or a transaction: each is read and decided alone when it is applied.
@@ -227,7 +227,7 @@ impl Core {
                     core.add(id, &addr, within_ms).await
                 }
                 Change::Add { id, .. } if core.joins_by_token && !core.replica.has_member(id) => {
-                    Err(NO_TOKEN.to_owned())
+                    Err(NO_TOKEN.to_owned().into())
                 }
                 Change::Add {
                     id,
@@ -240,19 +240,20 @@ impl Core {
                     within_ms,
                 } => core.add(id, &addr, within_ms).await,
                 Change::Remove { id } => core.replica.remove(id).await,
-                Change::Lead { id } => core.hand_over(id).await,
-                Change::Elect => Err("this node leads".to_owned()),
+                Change::Lead { id } => core.hand_over(id).await.map_err(NotChanged::from),
+                Change::Elect => Err("this node leads".to_owned().into()),
             }
         });
         match changing.await {
-            // It has lost the lead meanwhile: the next leader is asked again, which finds what is done as done.
-            Ok(Err(_)) if !self.replica.is_leading() => Asked::NotLeading,
-            Ok(done) => Asked::Done(done),
+            Ok(Ok(())) => Asked::Done(Ok(())),
+            Ok(Err(NotChanged::Refused(why))) => Asked::Done(Err(why)),
+            // The next leader is asked again, which finds what is done as done.
+            Ok(Err(NotChanged::Lost(why))) => Asked::Lost(why),
             Err(error) => Asked::Lost(error.to_string()),
         }
     }
 
-    async fn add(self: &Arc<Core>, id: u64, addr: &str, within_ms: u64) -> Result<(), String> {
+    async fn add(self: &Arc<Core>, id: u64, addr: &str, within_ms: u64) -> Result<(), NotChanged> {
         let within = Duration::from_millis(within_ms).min(self.join_within);
         let speaks = match self.replica.has_member(id) {
             true => self.speaks(id),

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use openraft::error::{ClientWriteError, RaftError};
 use openraft::{BasicNode, ChangeMembers, Raft, StoredMembership};
 
 use ebbtide_openraft::Op;
@@ -41,6 +42,30 @@ impl Members {
             leads: leader == Some(*id),
         });
         members.collect()
+    }
+}
+
+/// The reason why members were not changed.
+#[derive(Debug)]
+pub enum NotChanged {
+    /// The change cannot be.
+    Refused(String),
+    /// The leader is lost, or says nothing: it may be done, and the next leader knows.
+    Lost(String),
+}
+
+impl From<String> for NotChanged {
+    fn from(why: String) -> NotChanged {
+        NotChanged::Refused(why)
+    }
+}
+
+impl From<RaftError<u64, ClientWriteError<u64, BasicNode>>> for NotChanged {
+    fn from(error: RaftError<u64, ClientWriteError<u64, BasicNode>>) -> NotChanged {
+        match error.forward_to_leader::<BasicNode>() {
+            Some(_) => NotChanged::Lost(error.to_string()),
+            None => NotChanged::Refused(error.to_string()),
+        }
     }
 }
 
@@ -89,48 +114,54 @@ impl Replica {
         addr: &str,
         speaks: Option<u16>,
         within: Duration,
-    ) -> Result<(), String> {
-        let _one = self.changing.lock().await;
-        let node = BTreeMap::from([(id, BasicNode::new(addr))]);
-        let members = Members::of(&self.raft);
-        let format = self.format();
-        if members.addr(id).is_none() && speaks < Some(format) {
-            return Err(too_old(format, speaks.unwrap_or_default()));
+    ) -> Result<(), NotChanged> {
+        {
+            let _one = self.changing.lock().await;
+            let node = BTreeMap::from([(id, BasicNode::new(addr))]);
+            let members = Members::of(&self.raft);
+            let format = self.format();
+            if members.addr(id).is_none() && speaks < Some(format) {
+                return Err(too_old(format, speaks.unwrap_or_default()).into());
+            }
+            if members.addr(id).is_some_and(|known| known != addr) {
+                let moved = ChangeMembers::SetNodes(node.clone());
+                self.change_members(moved, true).await?;
+            }
+            if members.is_voter(id) {
+                return Ok(());
+            }
+            let learner = self.raft.add_learner(id, BasicNode::new(addr), false);
+            answered(learner).await?;
         }
-        if members.addr(id).is_some_and(|known| known != addr) {
-            let moved = ChangeMembers::SetNodes(node.clone());
-            self.change_members(moved, true).await?;
-        }
-        if members.is_voter(id) {
-            return Ok(());
-        }
-        let learner = async {
-            // openraft would wait, too, but takes a node that is up to 5 000 entries behind for one that has caught up.
-            let added = self.raft.add_learner(id, BasicNode::new(addr), false).await;
-            added.map_err(|e| e.to_string())?;
-            self.catches_up(id).await
-        };
-        let caught_up = tokio::time::timeout(within, learner).await;
+        // openraft would wait, too, but takes a node that is up to 5 000 entries behind for one that has caught up. Others may change
+        // members meanwhile.
+        let caught_up = tokio::time::timeout(within, self.catches_up(id)).await;
         caught_up.map_err(|_| format!("the node has not caught up within {within:?}"))??;
+        let _one = self.changing.lock().await;
+        if Members::of(&self.raft).addr(id).is_none() {
+            return Err("it was taken out meanwhile".to_owned().into());
+        }
         let voters = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
         self.change_members(voters, true).await
     }
 
     /// As the leader: waits until a learner has the entries that the log has now.
-    async fn catches_up(&self, id: u64) -> Result<(), String> {
+    async fn catches_up(&self, id: u64) -> Result<(), NotChanged> {
+        let lost = |why: &str| NotChanged::Lost(why.to_owned());
         let mut metrics = self.raft.metrics();
         let last = metrics.borrow_and_update().last_log_index;
         loop {
             {
                 let metrics = metrics.borrow_and_update();
                 let replication = metrics.replication.as_ref();
-                let replication = replication.ok_or("this node leads no more")?;
+                let replication = replication.ok_or_else(|| lost("this node leads no more"))?;
                 let matched = replication.get(&id).copied().flatten();
                 if matched.map(|log_id| log_id.index) >= last {
                     return Ok(());
                 }
             }
-            metrics.changed().await.map_err(|e| e.to_string())?;
+            let changed = metrics.changed().await;
+            changed.map_err(|_| lost("this node is closing"))?;
         }
     }
 
@@ -142,14 +173,14 @@ impl Replica {
     }
 
     /// As the leader: takes a node out.
-    pub async fn remove(&self, id: u64) -> Result<(), String> {
+    pub async fn remove(&self, id: u64) -> Result<(), NotChanged> {
         let _one = self.changing.lock().await;
         let members = Members::of(&self.raft);
         if members.addr(id).is_none() {
             return Ok(());
         }
         if members.is_voter(id) && members.0.membership().voter_ids().count() == 1 {
-            return Err("it is the only node that votes".to_owned());
+            return Err("it is the only node that votes".to_owned().into());
         }
         let gone = BTreeSet::from([id]);
         let change = match members.is_voter(id) {
@@ -163,14 +194,19 @@ impl Replica {
         &self,
         change: ChangeMembers<u64, BasicNode>,
         retain: bool,
-    ) -> Result<(), String> {
-        // openraft never answers where a snapshot comes over the change.
-        let changed = self.raft.change_membership(change, retain);
-        let changed = tokio::time::timeout(LONGEST, changed).await;
-        let changed = changed
-            .map_err(|_| format!("there was no answer within {LONGEST:?}: it may be done"))?;
-        changed.map(drop).map_err(|e| e.to_string())
+    ) -> Result<(), NotChanged> {
+        answered(self.raft.change_membership(change, retain)).await
     }
+}
+
+/// The answer of openraft, which never gives one where a snapshot comes over the change.
+async fn answered<T>(
+    change: impl Future<Output = Result<T, RaftError<u64, ClientWriteError<u64, BasicNode>>>>,
+) -> Result<(), NotChanged> {
+    let answer = tokio::time::timeout(LONGEST, change).await;
+    let none = || format!("there was no answer within {LONGEST:?}: it may be done");
+    answer.map_err(|_| NotChanged::Lost(none()))??;
+    Ok(())
 }
 
 #[cfg(test)]

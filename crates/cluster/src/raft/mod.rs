@@ -36,7 +36,7 @@ use tokio::io::AsyncRead;
 pub use self::feeds::{Ends, Keys, Watching};
 pub use self::log::Purger;
 use self::members::Members;
-pub use self::members::too_old;
+pub use self::members::{NotChanged, too_old};
 use self::network::Wires;
 use self::snapshots::Incoming;
 use crate::calls::{self, Calls};

@@ -81,6 +81,13 @@ pub async fn ends(node: &Node, since: Token, cursor: &str) -> Result<String, Err
     Ok(text)
 }
 
+/// The ends that a reader was told, all from a moment on.
+#[derive(Default)]
+pub struct Told {
+    pub ends: Vec<End>,
+    from: u64,
+}
+
 /// A place in a feed, as text, and the last place of the log that a page of it was of.
 struct Reader {
     question: &'static str,
@@ -90,6 +97,15 @@ struct Reader {
 }
 
 impl Reader {
+    fn new(question: &'static str, start: &str) -> Reader {
+        Reader {
+            question,
+            at: start.to_owned(),
+            since: Place::default(),
+            gone: 0,
+        }
+    }
+
     /// A page by some node; `None`: it has none now.
     async fn page(&mut self, cluster: &Cluster, random: &mut Random) -> Option<Vec<String>> {
         let Place { index, at } = self.since;
@@ -108,12 +124,7 @@ impl Reader {
 pub async fn copy(cluster: Arc<Cluster>, mut random: Random) -> State {
     let position = ChangePosition::from(Version::start());
     let start = serde_json::to_string(&position).unwrap();
-    let mut reader = Reader {
-        question: "changes",
-        at: start.clone(),
-        since: Place::default(),
-        gone: 0,
-    };
+    let mut reader = Reader::new("changes", &start);
     let mut copy = State::new();
     let mut over: Option<Instant> = None;
     loop {
@@ -141,21 +152,25 @@ pub async fn copy(cluster: Arc<Cluster>, mut random: Random) -> State {
 }
 
 /// Reads the ends of the pairs until there is none left.
-pub async fn all_ends(cluster: Arc<Cluster>, mut random: Random) -> Vec<End> {
-    let mut reader = Reader {
-        question: "ends",
-        at: serde_json::to_string(&ExpiryCursor::start()).unwrap(),
-        since: Place::default(),
-        gone: 0,
-    };
-    let mut ends = vec![];
+pub async fn all_ends(cluster: Arc<Cluster>, mut random: Random) -> Told {
+    let start = serde_json::to_string(&ExpiryCursor::start()).unwrap();
+    let mut reader = Reader::new("ends", &start);
+    let mut told = Told::default();
     let mut over: Option<Instant> = None;
     loop {
         let page = reader.page(&cluster, &mut random).await;
+        if reader.gone == ALL_GONE {
+            reader.at = start.clone();
+            told = Told::default();
+        }
+        // Which of earlier ends are known is not said.
+        if page.is_some() && told.from == 0 {
+            told.from = reader.since.at;
+        }
         let is_empty = page.as_ref().is_some_and(Vec::is_empty);
         for end in page.into_iter().flatten() {
             let parts: Vec<&str> = end.split(' ').collect();
-            ends.push((
+            told.ends.push((
                 parts[0].parse().unwrap(),
                 parts[1].to_owned(),
                 parts[2].to_owned(),
@@ -163,7 +178,7 @@ pub async fn all_ends(cluster: Arc<Cluster>, mut random: Random) -> Vec<End> {
         }
         match over {
             None if cluster.is_settled() => over = Some(Instant::now()),
-            Some(over) if is_empty && over.elapsed() > LONGEST => return ends,
+            Some(over) if is_empty && over.elapsed() > LONGEST => return told,
             Some(over) => assert!(over.elapsed() < DONE, "a reader of ends is never there"),
             None => {}
         }
@@ -171,7 +186,7 @@ pub async fn all_ends(cluster: Arc<Cluster>, mut random: Random) -> Vec<End> {
     }
 }
 
-/// What is wrong with a copy, beside the state of the nodes at a moment.
+/// The violations of a copy, beside the state of the nodes at a moment.
 pub fn check_copy(mut copy: State, state: &State, latest: u64) -> Vec<String> {
     copy.retain(|_, item| node::lasts(item, latest));
     let differs = |key: &&String| copy.get(*key) != state.get(*key);
@@ -186,13 +201,12 @@ pub fn check_copy(mut copy: State, state: &State, latest: u64) -> Vec<String> {
     keys.into_iter().filter(differs).map(told).collect()
 }
 
-/// What is wrong with the ends that a reader was told who was at the end after this moment, beside what was written.
-pub fn check_ends(ends: &[End], turns: &[Turn], latest: u64) -> Vec<String> {
+/// The violations of what a reader was told who was at the end after this moment, beside what was written.
+pub fn check_ends(told: &Told, turns: &[Turn], latest: u64) -> Vec<String> {
     let mut wrong = vec![];
     let is_before = |pair: &[End]| (pair[0].0, &pair[0].1) < (pair[1].0, &pair[1].1);
-    let unordered = ends.windows(2).filter(|pair| !is_before(pair));
+    let unordered = told.ends.windows(2).filter(|pair| !is_before(pair));
     wrong.extend(unordered.map(|pair| format!("in no order: {pair:?}")));
-    let told: BTreeSet<&End> = ends.iter().collect();
     let mut pairs: BTreeMap<&str, Vec<&Turn>> = BTreeMap::new();
     let mut puts: BTreeMap<&str, &Turn> = BTreeMap::new();
     for turn in turns.iter().filter(|turn| turn.may_write()) {
@@ -201,12 +215,28 @@ pub fn check_ends(ends: &[End], turns: &[Turn], latest: u64) -> Vec<String> {
             puts.insert(value, turn);
         }
     }
-    for end in ends {
-        let is_of = |put: &&&Turn| put.end().is_none_or(|at| at == end.0);
-        if puts.get(&*end.2).filter(is_of).is_none() {
+    for end in &told.ends {
+        let (at, key, value) = end;
+        let put = puts.get(&**value).filter(|put| {
+            let is_of = ["a", "b"]
+                .iter()
+                .any(|half| *key == format!("{}-{half}", put.pair));
+            is_of && put.end().is_none_or(|end| end == *at)
+        });
+        let Some(put) = put else {
             wrong.push(format!("nothing ends so: {end:?}"));
+            continue;
+        };
+        // A later one that came before the end.
+        let is_over = |write: &&&Turn| match (put.place(), write.place()) {
+            (Some(put), Some(over)) => put.index < over.index && over.at < *at,
+            _ => false,
+        };
+        if let Some(over) = pairs[&*put.pair].iter().find(is_over) {
+            wrong.push(format!("it was gone before its end: {end:?}, by {over:?}"));
         }
     }
+    let ends: BTreeSet<&End> = told.ends.iter().collect();
     for (pair, writes) in pairs {
         // Another one without an answer may stand behind all. Ends of what was written anew are left out where a reader is late.
         let places = writes.iter().map(|write| Some((write.place()?, write)));
@@ -221,10 +251,11 @@ pub fn check_ends(ends: &[End], turns: &[Turn], latest: u64) -> Vec<String> {
             .last()
             .is_none_or(|(before, _)| before.index < place.index);
         // The time of the log stands where it has leapt, until the clocks are there.
-        let end = last.end().filter(|end| is_alone && *end <= latest);
+        let asked = told.from..=latest;
+        let end = last.end().filter(|end| is_alone && asked.contains(end));
         if let (Asked::Put(value, _), Some(end)) = (&last.asked, end) {
             for half in ["a", "b"] {
-                if !told.contains(&(end, format!("{pair}-{half}"), value.clone())) {
+                if !ends.contains(&(end, format!("{pair}-{half}"), value.clone())) {
                     wrong.push(format!("the end of {half} is not told: {last:?}"));
                 }
             }
@@ -257,21 +288,27 @@ mod tests {
 
     #[test]
     fn each_kind_of_violation_is_found() {
+        let wrong = |ends: &[End], turns: &[Turn], latest| {
+            let (ends, from) = (ends.to_vec(), 0);
+            check_ends(&Told { ends, from }, turns, latest)
+        };
         let good = [end(150, "1-a", "v5"), end(150, "1-b", "v5")];
-        let turns = [put(4, Some(90)), put(5, Some(100))];
-        assert_eq!(check_ends(&good, &turns, 150), Vec::<String>::new());
+        let turns = [put(4, Some(99)), put(5, Some(100))];
+        assert_eq!(wrong(&good, &turns, 150), Vec::<String>::new());
         let nobody_knows = [put(5, Some(100)), put(6, None)];
-        assert_eq!(check_ends(&[], &nobody_knows, 900), Vec::<String>::new());
-        assert_eq!(check_ends(&[], &turns, 149), Vec::<String>::new());
+        assert_eq!(wrong(&[], &nobody_knows, 900), Vec::<String>::new());
+        assert_eq!(wrong(&[], &turns, 149), Vec::<String>::new());
         let [a, b] = good;
         for (text, told) in [
             ("the end of b", vec![a.clone()]),
             ("in no order", vec![b.clone(), a.clone()]),
             ("in no order", vec![a.clone(), a.clone(), b.clone()]),
             ("the end of a", vec![]),
+            ("gone before its end", vec![end(149, "1-a", "v4")]),
+            ("nothing ends so", vec![end(150, "2-a", "v5")]),
             ("nothing ends so", vec![end(149, "1-a", "v5"), a, b]),
         ] {
-            let wrong = check_ends(&told, &turns, 150);
+            let wrong = wrong(&told, &turns, 150);
             assert!(
                 wrong.iter().any(|one| one.contains(text)),
                 "{text}: {wrong:?}"

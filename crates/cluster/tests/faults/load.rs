@@ -73,7 +73,7 @@ pub struct Played {
     /// In no order.
     pub ops: Vec<Op>,
     pub turns: Vec<Turn>,
-    /// What is wrong with a copy by changes, and with the ends that a reader was told.
+    /// The violations of a copy by changes, and of the ends that a reader was told.
     pub of_feeds: Vec<String>,
     /// How many ends were told.
     pub ends: usize,
@@ -130,7 +130,7 @@ pub async fn play(seed: u64, seconds: u64, nodes: usize, hosts: Option<&str>) ->
         ops,
         turns,
         of_feeds,
-        ends: ends.len(),
+        ends: ends.ends.len(),
         faults,
         replaced,
     }

@@ -5,8 +5,7 @@
 //! direction (ways.rs). Clients write and read a few keys through all of them and write down what was asked and answered
 //! (history.rs), while faults.rs breaks things. Then placement.rs looks for the place of each answer, linearizable.rs for an order
 //! of those that are linearizable, and last.rs compares the states of the nodes. Other clients write two items at once, by batches and
-//! transactions (pairs.rs), and
-//! readers of changes and of ends go from node to node (feeds.rs).
+//! transactions (pairs.rs), and readers of changes and of ends go from node to node (feeds.rs).
 //!
 //! `EBBTIDE_FAULT_SECONDS` says how long (default 9), `EBBTIDE_SEED` where the choices start, `EBBTIDE_NODES` how many nodes (3).
 //! With `EBBTIDE_HOSTS`, which tests/real/hosts sets and cleans up after, each node has a host of its own (hosts.rs), so that packets

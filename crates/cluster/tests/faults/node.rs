@@ -143,7 +143,9 @@ async fn answer(node: &Node, parts: &[&str]) -> String {
         Err(error @ (Error::Unknown(_) | Error::Closed | Error::Storage(_))) => {
             format!("unknown\t{error}")
         }
-        Err(Error::Engine(ebbtide::Error::ChangesGone { .. })) => feeds::GONE.to_owned(),
+        Err(Error::Engine(
+            ebbtide::Error::ChangesGone { .. } | ebbtide::Error::ExpirationsGone { .. },
+        )) => feeds::GONE.to_owned(),
         Err(error) => format!("not\t{error}"),
     }
 }

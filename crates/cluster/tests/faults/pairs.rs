@@ -25,7 +25,7 @@ use super::process::Process;
 pub const CONTAINER: &str = "pairs";
 const COUNT: &str = "count";
 
-/// What was asked of a pair.
+/// A question about a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
     Count,
@@ -259,9 +259,10 @@ pub async fn client(cluster: Arc<Cluster>, mut random: Random) -> Vec<Turn> {
     turns
 }
 
-/// What is wrong with a history, and how many answers were looked at.
+/// The violations of a history, and how many answers were looked at.
 pub fn check(turns: &[Turn]) -> (Vec<String>, usize) {
     let mut wrong = vec![];
+    real_time(turns, &mut wrong);
     let mut pairs: BTreeMap<&str, Vec<&Turn>> = BTreeMap::new();
     for turn in turns {
         pairs.entry(&turn.pair).or_default().push(turn);
@@ -274,6 +275,30 @@ pub fn check(turns: &[Turn]) -> (Vec<String>, usize) {
     }
     let answered = turns.iter().filter(|turn| turn.answer.place().is_some());
     (wrong, answered.count())
+}
+
+/// No answer goes back behind its token, and no linearizable one behind those that were there before its question.
+fn real_time(turns: &[Turn], wrong: &mut Vec<String>) {
+    let mut by_answer = Vec::from_iter(turns);
+    by_answer.sort_by_key(|turn| turn.answered);
+    let mut by_question = by_answer.clone();
+    by_question.sort_by_key(|turn| turn.invoked);
+    let (mut answers, mut floor) = (by_answer.into_iter().peekable(), Place::default());
+    for turn in by_question {
+        while let Some(before) = answers.next_if(|before| before.answered < turn.invoked) {
+            let place = before.place().unwrap_or_default();
+            floor.index = floor.index.max(place.index);
+            floor.at = floor.at.max(place.at);
+        }
+        let low = match turn.asked {
+            Asked::Read(Level::Bounded | Level::Local) => turn.since,
+            _ => floor,
+        };
+        let is_behind = |place: Place| place.index < low.index || place.at < low.at;
+        if turn.place().is_some_and(is_behind) {
+            wrong.push(format!("goes back behind {low:?}: {turn:?}"));
+        }
+    }
 }
 
 fn count(turns: &[&Turn], wrong: &mut Vec<String>) {
@@ -496,9 +521,9 @@ mod tests {
             put(10, 8, "x", Some(50)),
             both(12, at(8, 157), "x", Some(158)),
             gone(14, at(8, 158)),
-            put(16, 9, "y", None),
+            put(16, 60, "y", None),
             turn("1", Asked::Delete, 18, Answer::Unknown),
-            gone(20, at(9, 160)),
+            gone(20, at(60, 160)),
         ];
         assert_eq!(check(&good), (vec![], 9));
         let x = || put(10, 8, "x", Some(50));
@@ -519,6 +544,8 @@ mod tests {
             ),
             ("at least 1", vec![counted(0, 5, 1), number(2, 6, 0)]),
             ("at least 0", vec![number(0, 4, 1), counted(0, 5, 1)]),
+            ("goes back", vec![x(), gone(12, at(7, 158))]),
+            ("goes back", vec![x(), gone(12, at(8, 107))]),
             ("a half", vec![turn(COUNT, Asked::Count, 0, Answer::Halved)]),
             (
                 "a half",

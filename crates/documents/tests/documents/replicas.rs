@@ -24,7 +24,7 @@ pub type Meanwhile = Box<dyn FnOnce() + Send>;
 pub struct OneOf {
     engine: Database,
     pub meanwhile: Mutex<Option<Meanwhile>>,
-    /// What others do before its reads are renewed the next time.
+    /// The same before its reads are renewed the next time.
     pub renewed: Mutex<Option<Meanwhile>>,
     /// The snapshot that the reads of a request are of.
     request: Mutex<Option<Snapshot>>,
