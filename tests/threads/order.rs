@@ -311,7 +311,7 @@ fn no_clock_goes_back_behind_a_purge() {
 /// An edit, and whether a database shows it.
 type Edit = (fn(&Database, &Container), fn(&Database) -> bool);
 
-const EDITS: [Edit; 3] = [
+const EDITS: [Edit; 4] = [
     (
         |_, c| c.set_default_ttl(DefaultTtl::NoDefault).unwrap(),
         |db| db.container("c").unwrap().default_ttl() == DefaultTtl::NoDefault,
@@ -323,6 +323,13 @@ const EDITS: [Edit; 3] = [
     (
         |db, _| assert!(db.drop_container("old").unwrap()),
         |db| !db.containers().contains(&"old".to_owned()),
+    ),
+    (
+        |_, c| drop(c.bulk_load([("loaded", "v")]).unwrap()),
+        |db| {
+            let c = db.container("c").unwrap();
+            c.contains("loaded").unwrap()
+        },
     ),
 ];
 
@@ -348,6 +355,24 @@ fn an_edit_lasts_with_all_that_was_acknowledged_before_it() {
             assert_eq!(c.contains("between").unwrap(), between, "and this");
         }
     }
+}
+
+// What has ended by the limit may be purged from then on: by a time that a replay has to come to again.
+#[test]
+fn a_purge_limit_lasts_with_the_writes_of_its_time() {
+    let sim = Sim::new(1);
+    let db = options(sim.clone()).given_time().open("/db").unwrap();
+    let c = db.container("c").unwrap();
+    let end = db.now() + Duration::from_secs(10);
+    c.put_with_ttl("k", "v", Duration::from_secs(10)).unwrap();
+    db.advance_to(end).unwrap();
+    c.put("late", "v").unwrap();
+    db.set_purge_limit(end).unwrap();
+    let sim = sim.power_cut_with(Survivors::Nothing);
+    let db = options(sim).given_time().open("/db").unwrap();
+    let c = db.container("c").unwrap();
+    assert!(c.contains("late").unwrap() && !c.contains("k").unwrap());
+    assert!(db.now() >= end);
 }
 
 // An edit that purges relies on tables and on a time of its own, and so does the mark that it carries. After an open that
