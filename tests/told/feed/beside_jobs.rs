@@ -19,6 +19,7 @@ fn a_reader_that_begins_after_a_job_of_the_same_millisecond_is_given_what_ends_l
         let Stage { db, c, .. } = &world;
         c.put_with_ttl("k", "replaced", ms(209)).unwrap();
         c.put("l", "inherits").unwrap();
+        c.put("o", "ended by the change").unwrap();
         db.flush().unwrap();
         world.pass(200);
         c.put_with_ttl("k", "new", ms(1)).unwrap();
@@ -41,7 +42,9 @@ fn a_reader_that_begins_after_a_job_of_the_same_millisecond_is_given_what_ends_l
         world.pass(5);
         works[work](&world);
         let given = all(&mut ended);
-        assert_eq!(given, pairs(&[("m", 209)]), "{change} {work} {begins}");
+        // The third change leaves one for `expire_all`.
+        let ends = &[("m", 209), ("o", 209)][..if change == 2 { 2 } else { 1 }];
+        assert_eq!(given, pairs(ends), "{change} {work} {begins}");
         // So it is from the cursor of the beginning, as long as it is known.
         drop(ended);
         let mut ended = c.expirations(again);
