@@ -357,7 +357,7 @@ fn an_edit_lasts_with_all_that_was_acknowledged_before_it() {
     }
 }
 
-// What has ended by the limit may be purged from then on: by a time that a replay has to come to again.
+// From then on items may be purged that have ended by the limit: by a time that a replay has to come to again.
 #[test]
 fn a_purge_limit_lasts_with_the_writes_of_its_time() {
     let sim = Sim::new(1);

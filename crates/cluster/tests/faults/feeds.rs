@@ -163,7 +163,7 @@ pub async fn all_ends(cluster: Arc<Cluster>, mut random: Random) -> Told {
             reader.at = start.clone();
             told = Told::default();
         }
-        // Which of earlier ends are known is not said.
+        // It is not said which of the earlier ends are known.
         if page.is_some() && told.from == 0 {
             told.from = reader.since.at;
         }
