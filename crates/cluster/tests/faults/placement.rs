@@ -173,6 +173,17 @@ fn is_of_lost(ops: &[&Op], taken: &Op, value: &str) -> bool {
     })
 }
 
+/// The versions of touches: a value that is shown with one of them tells no version of the write that put it.
+fn touches(ops: &[&Op]) -> HashSet<u64> {
+    let touches = ops.iter().filter(|op| op.what == What::Touch);
+    touches
+        .filter_map(|op| match op.outcome {
+            Outcome::Wrote(_, version) => Some(version),
+            _ => None,
+        })
+        .collect()
+}
+
 /// All that can be known of the writes of a key.
 fn key<'a>(ops: &[&'a Op], versions: &BTreeMap<u64, u64>, violations: &mut Vec<String>) -> Key<'a> {
     let lives: HashMap<&str, (&Op, Option<u64>)> = ops
@@ -180,6 +191,7 @@ fn key<'a>(ops: &[&'a Op], versions: &BTreeMap<u64, u64>, violations: &mut Vec<S
         .filter_map(|op| op.what.value().map(|(value, life)| (value, (*op, life))))
         .collect();
     let mut key = written(ops);
+    let touches = touches(ops);
     let mut seen_values = HashSet::new();
     for op in ops {
         let Outcome::Item(place, shown) = &op.outcome else {
@@ -208,7 +220,7 @@ fn key<'a>(ops: &[&'a Op], versions: &BTreeMap<u64, u64>, violations: &mut Vec<S
             key.lost.push(op);
             continue;
         };
-        seen_values.insert(&*shown.value);
+        seen_values.extend((!touches.contains(&version)).then_some(&*shown.value));
         see(&mut key, version, shown, versions, violations, op);
         if op.what == What::Take {
             let write = Write {
@@ -512,6 +524,13 @@ mod tests {
             ),
         ];
         assert_eq!(after(good), Vec::<String>::new());
+        // Nobody said what became of it, and it was seen only after a touch.
+        let touched = [
+            op(put("c", None), 3, 4, Outcome::Unknown),
+            op(What::Touch, 5, 6, Outcome::Wrote(at(9, 170), 44)),
+            op(read(), 7, 8, item(at(9, 171), 44, "c", None)),
+        ];
+        assert_eq!(after(touched), Vec::<String>::new());
     }
 
     #[test]
