@@ -103,7 +103,7 @@ struct Following {
 
 impl Following {
     fn of(world: &World, args: &[&str]) -> Following {
-        let args = [&["changes", "db", "--follow", "--every", "10"], args].concat();
+        let args = [&["changes", "db", "--follow", "--every", "10ms"], args].concat();
         let mut child = world.command(&args).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Following { child, lines }
