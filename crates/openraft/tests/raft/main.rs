@@ -10,7 +10,6 @@ mod common;
 mod containers;
 mod formats;
 mod leader_time;
-mod protocol;
 mod reading;
 mod storage;
 mod suite;

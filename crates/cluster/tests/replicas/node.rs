@@ -3,11 +3,9 @@
 //!
 //! Method: nodes in one process over the loopback, with clocks that tests move.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Cluster, START, millis, options, until};
+use crate::common::{self, Cluster, START, millis, options, until};
 use ebbtide::{DefaultTtl, ManualClock, Ttl, Update};
 use ebbtide_cluster::{Batch, Error, Expect, ReadLevel};
 

@@ -3,14 +3,12 @@
 //!
 //! Method: clocks that tests move; random writes by all nodes, and a watcher on each.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use common::Cluster;
+use crate::common::{self, Cluster};
 use ebbtide::{Version, WatchEvent};
 use ebbtide_cluster::{Answered, Error, ReadLevel, Token, Watch};
 use testkit::random::Random;

@@ -4,7 +4,7 @@
 //! another was asked comes first. Moments do not go back in it. Each answer is what one register with an end, judged at the
 //! answer's moment, would have given.
 
-use super::{ENDS, KEPT};
+use crate::{ENDS, KEPT};
 
 /// Values of the one item: the first is there from the start.
 pub type Item = Option<(u8, u64)>;

@@ -3,14 +3,12 @@
 //!
 //! Method: nodes that speak the first format alone are opened again, one after the other, as those of this version.
 
-mod common;
-
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Cluster, until};
+use crate::common::{self, Cluster, until};
 use ebbtide_cluster::{Batch, Error, Node, NodeOptions};
 use tokio::task::JoinHandle;
 

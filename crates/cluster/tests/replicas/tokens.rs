@@ -3,12 +3,10 @@
 //!
 //! Method: clocks that tests move; nodes that join with and without tokens; all files are searched for the secret.
 
-mod common;
-
 use std::path::Path;
 use std::time::Duration;
 
-use common::Cluster;
+use crate::common::{self, Cluster};
 use ebbtide::{Change, Version};
 use ebbtide_cluster::{Error, Node, NodeOptions, ReadLevel, Token};
 

@@ -8,9 +8,9 @@ use std::task::{Context, Poll, Waker};
 
 use ebbtide_openraft::{LogTime, NotLeading, RESERVE_MS, ReadTicket, WriteTicket};
 
-use super::history::{Ask, Item, Shown};
-use super::moments::Moments;
-use super::{ENDS, Rules};
+use crate::history::{Ask, Item, Shown};
+use crate::moments::Moments;
+use crate::{ENDS, Rules};
 
 /// Term and node, compared in this order.
 pub type LeaderId = (u8, u8);

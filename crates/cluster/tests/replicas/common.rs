@@ -1,9 +1,6 @@
 //! Clusters in one process, over the loopback, with a clock for each node.
 
-#![allow(dead_code)]
-
 use std::collections::HashMap;
-use std::path::Path;
 use std::time::Duration;
 
 use ebbtide::ManualClock;
@@ -161,8 +158,4 @@ pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     panic!("it did not come: {what}");
-}
-
-pub fn exists(path: &Path) -> bool {
-    path.exists()
 }

@@ -5,14 +5,12 @@
 //! between. Writes are placed by their index and version, which are exact. What was not done, and each read, has to fit at some
 //! place: of a write that was not done, in its entry; of a read, from the last write that was answered before it began on, up to its token.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::Cluster;
+use crate::common::{self, Cluster};
 use ebbtide::Ttl;
 use ebbtide_cluster::{Error, Expect, Node};
 use testkit::random::Random;

@@ -3,11 +3,9 @@
 //!
 //! Method: clocks that tests move. Answers are judged by their own moment.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Cluster, START, millis, until};
+use crate::common::{self, Cluster, START, millis, until};
 use ebbtide::Ttl;
 use ebbtide_cluster::{Batch, Error, Node, ReadLevel, Token};
 

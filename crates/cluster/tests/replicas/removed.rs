@@ -2,11 +2,9 @@
 //!
 //! Method: nodes in one process; some are stopped while members change.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Cluster, until};
+use crate::common::{Cluster, until};
 use ebbtide_cluster::{Error, Node, ReadLevel, Token};
 
 /// Waits until a node knows that it is out, and looks at what it says.

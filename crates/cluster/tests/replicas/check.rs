@@ -2,11 +2,9 @@
 //!
 //! Method: nodes in one process; a stopped node's state is opened as a database, and an item in it is written.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Cluster, until};
+use crate::common::{self, Cluster, until};
 use ebbtide::{Options, Ttl};
 use ebbtide_cluster::{Error, Node, ReadLevel};
 
@@ -148,9 +146,14 @@ async fn without_a_majority_nothing_stops_and_the_status_tells() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_away_is_told_as_absent() {
-    let quick =
-        |options: ebbtide_cluster::NodeOptions| options.check_every(Duration::from_secs(60));
-    let mut cluster = Cluster::with(3, quick).await;
+    /// So long is the one that is away waited for.
+    const PATIENCE: Duration = Duration::from_secs(8);
+    let mut cluster = Cluster::with(3, |options| {
+        options
+            .check_every(Duration::from_secs(60))
+            .patience(PATIENCE)
+    })
+    .await;
     let c = cluster.nodes[0].create_container("c").await.unwrap();
     c.put("k", "v").await.unwrap();
     assert_eq!(cluster.nodes[0].status().checked, None);

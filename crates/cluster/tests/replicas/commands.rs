@@ -3,11 +3,9 @@
 //!
 //! Method: clocks that tests move; commands that none of the others covers, one after the other, at once, and by writes that make room.
 
-mod common;
-
 use std::time::{Duration, SystemTime};
 
-use common::{Cluster, until};
+use crate::common::{self, Cluster, until};
 use ebbtide::{Quota, WhenFull};
 use ebbtide_cluster::{Answered, Container, Error, Node};
 

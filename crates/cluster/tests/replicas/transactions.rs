@@ -3,13 +3,11 @@
 //!
 //! Method: closures that let others write, or time pass, between their reads and their end; and sums that stay the same.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::Cluster;
+use crate::common::Cluster;
 use ebbtide::Ttl;
 use ebbtide_cluster::{Container, Error, Item, Transaction};
 

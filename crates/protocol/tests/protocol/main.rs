@@ -7,7 +7,7 @@
 
 mod cluster;
 mod history;
-#[path = "../../../src/moments.rs"]
+#[path = "../../../openraft/src/moments.rs"]
 mod moments;
 
 use std::fmt::Debug;
@@ -15,8 +15,8 @@ use std::fmt::Debug;
 use ebbtide_openraft::RESERVE_MS;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use self::cluster::{Entry, LeaderId, Node, State as Applied, Told};
-use self::history::{Ask, History, Shown};
+use cluster::{Entry, LeaderId, Node, State as Applied, Told};
+use history::{Ask, History, Shown};
 
 /// The end of the item that is there from the start, in milliseconds; a put or a longer life ends at `KEPT`.
 const ENDS: u64 = 150;

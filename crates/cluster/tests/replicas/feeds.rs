@@ -3,11 +3,9 @@
 //!
 //! Method: clocks that tests move; random writes, and readers that change the node between two pages.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Cluster, until};
+use crate::common::{self, Cluster, until};
 use ebbtide::{ChangePosition, ExpiryCursor, Version};
 use ebbtide_cluster::{Node, ReadLevel, Token};
 

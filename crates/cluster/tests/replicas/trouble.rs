@@ -2,12 +2,10 @@
 //!
 //! Method: entries of the log go quickly, so that a node that was away finds them gone.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::{Cluster, until};
+use crate::common::{self, Cluster, until};
 use ebbtide_cluster::{Error, ReadLevel};
 
 fn quickly(options: ebbtide_cluster::NodeOptions) -> ebbtide_cluster::NodeOptions {

@@ -4,12 +4,10 @@
 //! Method: clocks that tests move; writers at three nodes, some at once; changes of the leader between them; the live bytes of what is
 //! there are counted by scans.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{Cluster, change_leader};
+use crate::common::{self, Cluster, change_leader};
 use ebbtide::{Quota, Ttl, WhenFull};
 use ebbtide_cluster::{Batch, Container, Error, Expect, ReadLevel, Transaction};
 
