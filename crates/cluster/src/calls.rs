@@ -35,7 +35,7 @@ use crate::clocks::Clocks;
 use crate::face::Error;
 use crate::formats::Formats;
 use crate::machine::body::{Body, Reply, moment};
-use crate::net::{From, Handler, Hello, Net, NetError, Peer, Tls};
+use crate::net::{From, Handler, Hello, Net, NetError, Peer, Sockets};
 use crate::node::JoinToken;
 
 pub const APPEND: u8 = 1;
@@ -176,11 +176,11 @@ impl Calls {
     pub async fn bind(
         addr: SocketAddr,
         hello: Hello,
-        tls: Option<Tls>,
+        sockets: Sockets,
         clock: Arc<dyn Clock>,
     ) -> io::Result<Calls> {
         Ok(Calls {
-            net: Net::bind(addr, hello, tls, clock.clone()).await?,
+            net: Net::bind(addr, hello, sockets, clock.clone()).await?,
             clocks: Clocks::new(clock),
             formats: Formats::default(),
         })

@@ -52,4 +52,6 @@ pub use face::{
     Status, Surveyed, Token, Told, Transaction, Watch,
 };
 pub use net::Tls;
+#[cfg(feature = "unstable-internals")]
+pub use net::{Duplex, Listener, Pending, Socket, Transport};
 pub use node::{Node, NodeOptions, Snapshot};

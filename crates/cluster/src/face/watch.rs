@@ -8,10 +8,11 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ebbtide::{KeyBounds, WatchEvent};
 use ebbtide_openraft::Rest;
+use tokio::time::Instant;
 
 use super::container::bounds;
 use super::{Answered, Container, Error, ReadLevel};

@@ -16,12 +16,12 @@ use super::conn::{Conn, Failure, Unanswered, millis};
 use super::limits::{ASKS_OF_A_KIND, FIRST_RETRY, LAST_RETRY};
 use super::links::shut_down;
 use super::wire::Us;
-use super::{From, NetError, Peer, Tls, socket};
+use super::{From, NetError, Peer, Sockets};
 
 pub(super) struct Link {
     addr: String,
     us: Arc<Us>,
-    tls: Option<Tls>,
+    sockets: Sockets,
     closed: watch::Receiver<bool>,
     state: Mutex<State>,
 }
@@ -70,13 +70,13 @@ impl Link {
     pub fn new(
         addr: String,
         us: Arc<Us>,
-        tls: Option<Tls>,
+        sockets: Sockets,
         closed: watch::Receiver<bool>,
     ) -> Arc<Link> {
         Arc::new(Link {
             addr,
             us,
-            tls,
+            sockets,
             closed,
             state: Mutex::default(),
         })
@@ -162,7 +162,7 @@ impl Link {
     async fn connect(self: Arc<Self>, done: watch::Sender<()>) {
         let mut closed = self.closed.clone();
         let connected = tokio::select! {
-            connected = socket::connect(&self.addr, self.tls.as_ref()) => connected,
+            connected = self.sockets.connect(&self.addr) => connected,
             _ = closed.wait_for(|closed| *closed) => Err(std::io::Error::other("shut down")),
         };
         let mut state = self.state();

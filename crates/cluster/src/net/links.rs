@@ -11,14 +11,14 @@ use tokio::sync::watch;
 
 use super::link::Link;
 use super::wire::Us;
-use super::{From, NetError, Peer, Tls};
+use super::{From, NetError, Peer, Sockets};
 
 /// Links that are kept though they lead nowhere at the moment: they know when to try again.
 const KEPT: usize = 64;
 
 pub(super) struct Links {
     us: Arc<Us>,
-    tls: Option<Tls>,
+    sockets: Sockets,
     closed: watch::Sender<bool>,
     by_addr: Mutex<HashMap<String, Arc<Link>>>,
 }
@@ -28,10 +28,10 @@ pub(super) fn shut_down() -> NetError {
 }
 
 impl Links {
-    pub fn new(us: Arc<Us>, tls: Option<Tls>) -> Links {
+    pub fn new(us: Arc<Us>, sockets: Sockets) -> Links {
         Links {
             us,
-            tls,
+            sockets,
             closed: watch::Sender::new(false),
             by_addr: Mutex::default(),
         }
@@ -65,7 +65,12 @@ impl Links {
             by_addr.retain(|_, link| link.is_used());
         }
         let closed = self.closed.subscribe();
-        let link = Link::new(addr.to_string(), self.us.clone(), self.tls.clone(), closed);
+        let link = Link::new(
+            addr.to_string(),
+            self.us.clone(),
+            self.sockets.clone(),
+            closed,
+        );
         by_addr.insert(addr.to_string(), link.clone());
         link
     }

@@ -32,6 +32,10 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+pub use socket::Transport;
+#[cfg(feature = "unstable-internals")]
+pub use socket::{Duplex, Listener, Pending, Socket};
+pub(crate) use socket::{Sockets, Tcp};
 pub use tls::Tls;
 
 use frame::{Frame, MOST_BODY};
@@ -119,7 +123,7 @@ pub(crate) struct Net {
 
 struct Shared {
     us: Arc<Us>,
-    tls: Option<Tls>,
+    sockets: Sockets,
     local_addr: SocketAddr,
     links: Links,
     server: Server,
@@ -130,17 +134,17 @@ impl Net {
     pub async fn bind(
         addr: SocketAddr,
         hello: Hello,
-        tls: Option<Tls>,
+        sockets: Sockets,
         clock: Arc<dyn Clock>,
     ) -> io::Result<Net> {
-        let listener = socket::Listener::bind(addr).await?;
+        let listener = sockets.bind(addr).await?;
         let us = Arc::new(Us { hello, clock });
         let shared = Shared {
             local_addr: listener.local_addr()?,
-            links: Links::new(us.clone(), tls.clone()),
-            server: Server::new(listener, us.clone(), tls.clone()),
+            links: Links::new(us.clone(), sockets.clone()),
+            server: Server::new(listener, us.clone(), sockets.clone()),
             us,
-            tls,
+            sockets,
         };
         Ok(Net {
             shared: Arc::new(shared),
@@ -189,14 +193,16 @@ impl Net {
         within: Duration,
     ) -> Result<(From, Bytes), NetError> {
         check_len(&head)?;
-        let Shared { us, tls, links, .. } = &*self.shared;
+        let Shared {
+            us, sockets, links, ..
+        } = &*self.shared;
         let outgoing = stream::Outgoing {
             to,
             kind,
             head,
             within,
         };
-        let sent = outgoing.send(us, tls.as_ref(), body);
+        let sent = outgoing.send(us, sockets, body);
         let sent = async {
             tokio::select! {
                 sent = sent => sent,

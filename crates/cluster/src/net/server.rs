@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::ReadHalf;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::{self, AbortHandle, JoinError, JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
@@ -21,31 +20,31 @@ use super::frame::{Frame, MOST_BODY, What};
 use super::limits::{
     CONNECTIONS, GRACE, HANDLED, HANDSHAKE, HELD_BYTES, LINGER, QUEUED, UNREAD_BYTES,
 };
-use super::socket::{Listener, Socket, greet};
+use super::socket::{Listener, Socket};
 use super::stream::Incoming;
 use super::wire::{FrameReader, Out, Queue, Us, Wire};
-use super::{From, Handler, Tls};
+use super::{From, Handler, Sockets};
 
 type Reader = FrameReader<ReadHalf<Socket>>;
 
 pub(super) struct Server {
     us: Arc<Us>,
-    tls: Option<Tls>,
+    sockets: Sockets,
     stop: watch::Sender<bool>,
     phase: Mutex<Phase>,
 }
 
 enum Phase {
-    Bound(Listener),
+    Bound(Box<dyn Listener>),
     Serving(JoinHandle<()>),
     Over,
 }
 
 impl Server {
-    pub fn new(listener: Listener, us: Arc<Us>, tls: Option<Tls>) -> Server {
+    pub fn new(listener: Box<dyn Listener>, us: Arc<Us>, sockets: Sockets) -> Server {
         Server {
             us,
-            tls,
+            sockets,
             stop: watch::Sender::new(false),
             phase: Mutex::new(Phase::Bound(listener)),
         }
@@ -61,7 +60,7 @@ impl Server {
             Phase::Bound(listener) => {
                 let serving = Serving {
                     us: self.us.clone(),
-                    tls: self.tls.clone(),
+                    sockets: self.sockets.clone(),
                     stop: self.stop.subscribe(),
                     handler,
                 };
@@ -82,7 +81,7 @@ impl Server {
 
 struct Serving<H> {
     us: Arc<Us>,
-    tls: Option<Tls>,
+    sockets: Sockets,
     stop: watch::Receiver<bool>,
     handler: Arc<H>,
 }
@@ -91,7 +90,7 @@ impl<H> Clone for Serving<H> {
     fn clone(&self) -> Self {
         Serving {
             us: self.us.clone(),
-            tls: self.tls.clone(),
+            sockets: self.sockets.clone(),
             stop: self.stop.clone(),
             handler: self.handler.clone(),
         }
@@ -104,7 +103,7 @@ async fn stops(stop: &mut watch::Receiver<bool>) {
 }
 
 impl<H: Handler> Serving<H> {
-    async fn accept(mut self, listener: Listener) {
+    async fn accept(mut self, listener: Box<dyn Listener>) {
         let mut connections = JoinSet::new();
         loop {
             let accepted = tokio::select! {
@@ -113,8 +112,8 @@ impl<H: Handler> Serving<H> {
                 () = stops(&mut self.stop) => break,
             };
             match accepted {
-                Ok(stream) if connections.len() < CONNECTIONS => {
-                    connections.spawn(self.clone().connection(stream));
+                Ok(socket) if connections.len() < CONNECTIONS => {
+                    connections.spawn(self.clone().connection(socket));
                 }
                 // It is closed.
                 Ok(_) => {}
@@ -128,9 +127,9 @@ impl<H: Handler> Serving<H> {
         let _ = timeout(GRACE + LINGER, all).await;
     }
 
-    async fn connection(mut self, stream: TcpStream) {
+    async fn connection(mut self, socket: Socket) {
         let greeting = timeout(HANDSHAKE, async {
-            let socket = greet(stream, self.tls.as_ref()).await?;
+            let socket = self.sockets.greet(socket).await?;
             let mut wire = Wire::new(socket, &self.us, QUEUED, None);
             let first = self.first(&mut wire).await?;
             io::Result::Ok((wire, first))

@@ -19,9 +19,8 @@ use tokio::time::timeout;
 use super::conn::{Failure, judge, millis};
 use super::frame::{Frame, What};
 use super::limits::{LINGER, PART_BYTES, QUEUED_PARTS, STREAM_BYTES};
-use super::socket::connect;
 use super::wire::{FrameReader, Out, Queue, Us, Wire};
-use super::{From, NetError, Peer, Tls};
+use super::{From, NetError, Peer, Sockets};
 
 /// Of every stream: there is one on a connection.
 const ID: u64 = 1;
@@ -39,10 +38,10 @@ impl Outgoing<'_> {
     pub async fn send(
         self,
         us: &Arc<Us>,
-        tls: Option<&Tls>,
+        sockets: &Sockets,
         body: impl AsyncRead + Unpin,
     ) -> Result<(From, Bytes), NetError> {
-        let socket = connect(&self.to.addr, tls).await;
+        let socket = sockets.connect(&self.to.addr).await;
         let socket = socket.map_err(NetError::Unreachable)?;
         let head = Out {
             what: What::Stream,

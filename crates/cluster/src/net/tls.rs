@@ -5,13 +5,14 @@ mod with_rustls {
     use std::io;
     use std::sync::Arc;
 
-    use tokio::net::TcpStream;
     use tokio_rustls::rustls::crypto::ring;
     use tokio_rustls::rustls::pki_types::pem::PemObject;
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
     use tokio_rustls::rustls::server::WebPkiClientVerifier;
     use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
     use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+
+    use crate::net::socket::Socket;
 
     /// The certificate of a node, its key, and the authority of its peers' certificates. Both ends of a connection show
     /// a certificate. That of the accepting end has to name the host that the other one connected to.
@@ -79,27 +80,27 @@ mod with_rustls {
             })
         }
 
-        pub(crate) async fn accept(
-            &self,
-            stream: TcpStream,
-        ) -> io::Result<server::TlsStream<TcpStream>> {
-            TlsAcceptor::from(self.server.clone()).accept(stream).await
+        pub(crate) async fn accept(&self, socket: Socket) -> io::Result<server::TlsStream<Socket>> {
+            TlsAcceptor::from(self.server.clone()).accept(socket).await
         }
 
         pub(crate) async fn connect(
             &self,
             host: &str,
-            stream: TcpStream,
-        ) -> io::Result<client::TlsStream<TcpStream>> {
+            socket: Socket,
+        ) -> io::Result<client::TlsStream<Socket>> {
             let name = ServerName::try_from(host.to_string()).map_err(bad)?;
             let connector = TlsConnector::from(self.client.clone());
-            connector.connect(name, stream).await
+            connector.connect(name, socket).await
         }
     }
 }
 
 #[cfg(feature = "tls")]
 pub use with_rustls::Tls;
+
+#[cfg(not(feature = "tls"))]
+use super::socket::Socket;
 
 /// There is none without the feature `tls`.
 #[cfg(not(feature = "tls"))]
@@ -108,18 +109,11 @@ pub enum Tls {}
 
 #[cfg(not(feature = "tls"))]
 impl Tls {
-    pub(crate) async fn accept(
-        &self,
-        _: tokio::net::TcpStream,
-    ) -> std::io::Result<tokio::net::TcpStream> {
+    pub(crate) async fn accept(&self, _: Socket) -> std::io::Result<Socket> {
         match *self {}
     }
 
-    pub(crate) async fn connect(
-        &self,
-        _: &str,
-        _: tokio::net::TcpStream,
-    ) -> std::io::Result<tokio::net::TcpStream> {
+    pub(crate) async fn connect(&self, _: &str, _: Socket) -> std::io::Result<Socket> {
         match *self {}
     }
 }

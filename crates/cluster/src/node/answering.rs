@@ -115,6 +115,10 @@ impl Core {
                 match self.change(change, within).await {
                     Ok(()) => Asked::Done(Ok(())),
                     Err(Error::Members(why)) => Asked::Done(Err(why)),
+                    // It never knows a leader again.
+                    Err(Error::Removed { node }) => Asked::Done(Err(format!(
+                        "node {node}, which was asked, was taken out of the cluster: ask another one"
+                    ))),
                     Err(Error::NoLeader) => Asked::NotLeading,
                     Err(error) => Asked::Lost(error.to_string()),
                 }

@@ -230,7 +230,7 @@ impl Node {
             format: options.speaks,
         };
         let clock = options.clock.clone();
-        let calls = Calls::bind(options.listen, hello, options.tls.clone(), clock.clone()).await?;
+        let calls = Calls::bind(options.listen, hello, options.sockets(), clock.clone()).await?;
         let clock = Arc::new(Vetted::new(clock));
         let calls = Arc::new(calls);
         if !is_known {

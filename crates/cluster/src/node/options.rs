@@ -14,7 +14,7 @@ use crate::calls::{self, Calls};
 use crate::check::Checks;
 use crate::face::Error;
 use crate::machine::body::{FIRST, NEWEST};
-use crate::net::{Hello, Peer, Tls};
+use crate::net::{Hello, Peer, Sockets, Tcp, Tls, Transport};
 use crate::raft::{Replica, ReplicaOptions, too_old};
 use crate::room::{self, Free, Rooms};
 
@@ -26,7 +26,8 @@ pub struct NodeOptions {
     pub(super) join: Option<String>,
     pub(super) join_token: Option<JoinToken>,
     pub(super) joins_by_token: bool,
-    pub(super) tls: Option<Tls>,
+    tls: Option<Tls>,
+    transport: Arc<dyn Transport>,
     pub(super) reclaim_within: Duration,
     pub(super) clock: Arc<dyn Clock>,
     heartbeat: Duration,
@@ -62,6 +63,7 @@ impl Default for NodeOptions {
             join_token: None,
             joins_by_token: false,
             tls: None,
+            transport: Arc::new(Tcp),
             reclaim_within: Duration::from_secs(3_600),
             clock: Arc::new(SystemClock),
             heartbeat: Duration::from_millis(100),
@@ -201,6 +203,14 @@ impl NodeOptions {
         self
     }
 
+    /// The network that other nodes are reached by, in place of the machine's.
+    #[cfg(feature = "unstable-internals")]
+    #[must_use]
+    pub fn transport(mut self, transport: impl Transport) -> NodeOptions {
+        self.transport = Arc::new(transport);
+        self
+    }
+
     /// Opens the node of a folder, which is made if it is missing: a new one is a cluster of one node, or joins one
     /// ([`NodeOptions::join`]). It runs on the runtime of the caller.
     ///
@@ -211,6 +221,10 @@ impl NodeOptions {
     pub async fn open(self, folder: impl AsRef<Path>) -> Result<Node, Error> {
         let folder = folder.as_ref().to_owned();
         Node::open_with(&folder, self).await
+    }
+
+    pub(super) fn sockets(&self) -> Sockets {
+        Sockets::new(self.transport.clone(), self.tls.clone())
     }
 
     /// The node of a folder, which is a new one where the folder is; and whether the folder knows it.
@@ -278,7 +292,7 @@ impl NodeOptions {
             node: draw(),
             format: self.speaks,
         };
-        let calls = Calls::bind(any, hello, self.tls.clone(), self.clock.clone()).await?;
+        let calls = Calls::bind(any, hello, self.sockets(), self.clock.clone()).await?;
         let contact = Peer {
             node: 0,
             addr: contact.to_owned(),

@@ -15,12 +15,12 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use ebbtide::{ChangePosition, Clock, ExpiryCursor};
 use ebbtide_openraft::View;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{Core, Node, Shared};
 use crate::calls::{self, Asked, ClosedAt, Read};

@@ -1,17 +1,19 @@
-//! Nodes, each a process behind a proxy, on one host or on hosts of their own.
+//! Nodes: each a process behind a proxy, on one host or on hosts of their own; or each on a host of a simulation.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use testkit::random::Random;
 use tokio::net::TcpListener;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::history::{Op, Outcome, Place, What};
 use super::hosts::Hosts;
 use super::process::{Config, Process};
+use super::simulation::{self, Simulation};
 use super::ways::Ways;
 
 /// A node that was taken out has a successor within this.
@@ -23,8 +25,9 @@ pub const AHEAD: [i64; 5] = [-200, 200, 0, -100, 100];
 pub struct Cluster {
     pub count: usize,
     pub ways: Arc<Ways>,
-    /// `None`: all are on this one.
     pub hosts: Option<Hosts>,
+    /// Where neither is there, all are processes on this host.
+    pub simulation: Option<Arc<Simulation>>,
     configs: Vec<Mutex<Config>>,
     running: Vec<Mutex<Option<Arc<Process>>>>,
     begun: Instant,
@@ -48,15 +51,31 @@ impl Cluster {
             None => testkit::scratch(),
         };
         let hosts = hosts.map(|prefix| Hosts::make(prefix, count, folder.path()));
+        Cluster::begin(count, folder, hosts, None).await
+    }
+
+    pub async fn simulated(simulation: Arc<Simulation>) -> Cluster {
+        let count = simulation.count();
+        Cluster::begin(count, testkit::scratch(), None, Some(simulation)).await
+    }
+
+    async fn begin(
+        count: usize,
+        folder: tempfile::TempDir,
+        hosts: Option<Hosts>,
+        simulation: Option<Arc<Simulation>>,
+    ) -> Cluster {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let since_epoch = since_epoch.as_millis() as u64;
         let mut cluster = Cluster {
             count,
             ways: Arc::new(Ways::between(count)),
             hosts,
+            begun_ms: simulation.as_ref().map_or(since_epoch, |one| one.wall_ms()),
+            simulation,
             configs: vec![],
             running: vec![],
             begun: Instant::now(),
-            begun_ms: since_epoch.as_millis() as u64,
             over: AtomicBool::new(false),
             settled: AtomicBool::new(false),
             values: AtomicU64::new(0),
@@ -64,7 +83,7 @@ impl Cluster {
         };
         for number in 0..count {
             let config = cluster.place(number).await;
-            let (process, id) = Process::start(&config).await;
+            let (process, id) = cluster.run(number, &config).await;
             cluster.ways.is_node(number, id.expect("a new node opens"));
             if number == 0 {
                 let made = process.ask("make").await.unwrap();
@@ -76,8 +95,30 @@ impl Cluster {
         cluster
     }
 
-    /// A node's place, with a proxy before it.
+    async fn run(&self, number: usize, config: &Config) -> (Process, Option<u64>) {
+        match &self.simulation {
+            Some(simulation) => Process::simulate(simulation, number, config).await,
+            None => Process::start(config).await,
+        }
+    }
+
+    /// A node's place.
     async fn place(&self, number: usize) -> Config {
+        let join = (number > 0).then(|| self.addr(0));
+        if self.simulation.is_none() {
+            return self.place_behind_a_proxy(number, join).await;
+        }
+        Config {
+            space: None,
+            folder: self._folder.path().join(format!("host-{number}")),
+            listen: format!("0.0.0.0:{}", simulation::PORT),
+            advertise: format!("{}:{}", simulation::name(number), simulation::PORT),
+            join,
+            ahead_ms: AHEAD[number],
+        }
+    }
+
+    async fn place_behind_a_proxy(&self, number: usize, join: Option<String>) -> Config {
         let (listen, listener, folder): (SocketAddr, TcpListener, PathBuf) = match &self.hosts {
             Some(hosts) => {
                 let proxy = bind(format!("{}:7402", hosts.ip(number)));
@@ -103,7 +144,7 @@ impl Cluster {
             folder: folder.join("node"),
             listen: listen.to_string(),
             advertise,
-            join: (number > 0).then(|| self.addr(0)),
+            join,
             ahead_ms: AHEAD[number],
         }
     }
@@ -151,6 +192,74 @@ impl Cluster {
         self.running[number].lock().unwrap().clone()
     }
 
+    /// Rests between two questions; longer in a simulation, where answers take no time.
+    pub async fn rests(&self, while_long: Duration) {
+        let longer = if self.simulation.is_some() { 20 } else { 1 };
+        sleep(while_long * longer).await;
+    }
+
+    /// Rests where a client would ask again at once, in a simulation alone.
+    pub async fn pause(&self, random: &mut Random) {
+        if self.simulation.is_some() {
+            sleep(Duration::from_millis(random.below(200) as u64)).await;
+        }
+    }
+
+    /// Messages from one node to the other wait until [`Cluster::heal`]; in a simulation, both ways.
+    pub fn hold(&self, from: usize, to: usize) {
+        match &self.simulation {
+            Some(simulation) => simulation.hold(from, to),
+            None => self.ways.cut(from, to),
+        }
+    }
+
+    /// Messages from one node to the other are lost.
+    pub fn lose(&self, from: usize, to: usize) {
+        match (&self.simulation, &self.hosts) {
+            (Some(simulation), _) => simulation.lose(from, to),
+            (None, Some(hosts)) => hosts.lose(from, to),
+            _ => unreachable!("that is on hosts"),
+        }
+    }
+
+    pub fn unplug(&self, number: usize) {
+        match (&self.simulation, &self.hosts) {
+            (Some(simulation), _) => simulation.unplug(number),
+            (None, Some(hosts)) => hosts.unplug(number),
+            _ => unreachable!("that is on hosts"),
+        }
+    }
+
+    pub fn slow(&self, number: usize) {
+        match (&self.simulation, &self.hosts) {
+            (Some(simulation), _) => simulation.slow(number),
+            (None, Some(hosts)) => hosts.slow(number),
+            _ => unreachable!("that is on hosts"),
+        }
+    }
+
+    pub fn delay(&self, by: Duration) {
+        match &self.simulation {
+            Some(simulation) => simulation.delay(by),
+            None => self.ways.delay(by),
+        }
+    }
+
+    /// Nothing is lost any more.
+    pub fn mend(&self) {
+        match (&self.simulation, &self.hosts) {
+            (Some(simulation), _) => simulation.heal(),
+            (None, Some(hosts)) => hosts.heal(),
+            _ => {}
+        }
+    }
+
+    /// All that is sent arrives.
+    pub fn heal(&self) {
+        self.ways.heal();
+        self.mend();
+    }
+
     pub fn kill(&self, number: usize) {
         if let Some(process) = self.running[number].lock().unwrap().take() {
             process.kill();
@@ -160,7 +269,7 @@ impl Cluster {
     pub async fn start_again(&self, number: usize) {
         if self.node(number).is_none() {
             let config = self.configs[number].lock().unwrap().clone();
-            let (process, id) = Process::start(&config).await;
+            let (process, id) = self.run(number, &config).await;
             assert!(id.is_some(), "node {number} does not open again");
             *self.running[number].lock().unwrap() = Some(Arc::new(process));
         }
@@ -199,7 +308,8 @@ impl Cluster {
             let Some(leader) = self.leader().await else {
                 return replaced;
             };
-            let Some(members) = self.ask(leader, "members").await else {
+            let members = self.ask(leader, "members").await;
+            let Some(members) = members.filter(|members| !members.starts_with("not")) else {
                 return replaced;
             };
             let is_member = members
@@ -225,7 +335,7 @@ impl Cluster {
         let begun = Instant::now();
         loop {
             // In the same folder: who was on its way in goes on.
-            let (process, id) = Process::start(&config).await;
+            let (process, id) = self.run(number, &config).await;
             if let Some(id) = id {
                 self.ways.is_node(number, id);
                 *self.running[number].lock().unwrap() = Some(Arc::new(process));

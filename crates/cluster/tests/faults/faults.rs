@@ -26,7 +26,7 @@ pub enum Fault {
     Paused,
     LedByAnother,
     TakenOut,
-    // On hosts of their own.
+    // On hosts of their own, or of a simulation.
     /// Packets of one way are lost.
     LostOneWay,
     LostOut,
@@ -34,6 +34,7 @@ pub enum Fault {
     LostNowAndThen,
     Unplugged,
     Slow,
+    // On hosts of their own.
     DiskStuck,
     DiskFull,
     PowerCut,
@@ -59,6 +60,25 @@ const ON_ONE_HOST: [Fault; 15] = [
     LedByAnother,
     TakenOut,
 ];
+const SIMULATED: [Fault; 17] = [
+    Killed,
+    Killed,
+    Killed,
+    AllKilled,
+    HeldOneWay,
+    HeldOut,
+    Delayed,
+    ClockOff,
+    TwoClocksOff,
+    AloneAndBehind,
+    LedByAnother,
+    TakenOut,
+    LostOneWay,
+    LostOut,
+    LostIn,
+    LostNowAndThen,
+    Unplugged,
+];
 const ON_HOSTS: [Fault; 10] = [
     LostOneWay,
     LostOut,
@@ -73,6 +93,8 @@ const ON_HOSTS: [Fault; 10] = [
 ];
 /// Those that may hit a second node meanwhile.
 const BESIDE: [Fault; 4] = [Killed, HeldOneWay, Delayed, Paused];
+/// Those of a simulation.
+const BESIDE_SIMULATED: [Fault; 4] = [Killed, HeldOneWay, Delayed, LostOneWay];
 
 /// Milliseconds by which a clock is ahead. A majority that is an hour ahead would have the log's time stand for the hour.
 const LEAPS: [i64; 5] = [-400, 400, 150, -3_000, 3_600_000];
@@ -82,7 +104,10 @@ pub type Counts = BTreeMap<Fault, u64>;
 
 /// One fault after the other, some of them two at a time, each for a while. Returns them, and how many nodes had a successor.
 pub async fn play(cluster: Arc<Cluster>, mut random: Random) -> (Counts, u64) {
-    let mut faults = ON_ONE_HOST.to_vec();
+    let (mut faults, besides) = match cluster.simulation {
+        Some(_) => (SIMULATED.to_vec(), BESIDE_SIMULATED),
+        None => (ON_ONE_HOST.to_vec(), BESIDE),
+    };
     if cluster.hosts.is_some() {
         faults.extend(ON_HOSTS);
     }
@@ -97,7 +122,7 @@ pub async fn play(cluster: Arc<Cluster>, mut random: Random) -> (Counts, u64) {
         *counts.entry(fault).or_default() += 1;
         if random.one_in(3) {
             let other = another(&cluster, &mut random, victim);
-            let beside = random.pick(&BESIDE);
+            let beside = random.pick(&besides);
             strike(&cluster, &mut random, beside, other, until).await;
             *counts.entry(beside).or_default() += 1;
         }
@@ -126,10 +151,10 @@ async fn strike(
     match fault {
         Killed => cluster.kill(victim),
         AllKilled => (0..cluster.count).for_each(|node| cluster.kill(node)),
-        HeldOneWay => cluster.ways.cut(victim, other),
-        HeldOut => others.for_each(|other| cluster.ways.cut(victim, other)),
-        HeldIn => others.for_each(|other| cluster.ways.cut(other, victim)),
-        Delayed => cluster.ways.delay(Duration::from_millis(30)),
+        HeldOneWay => cluster.hold(victim, other),
+        HeldOut => others.for_each(|other| cluster.hold(victim, other)),
+        HeldIn => others.for_each(|other| cluster.hold(other, victim)),
+        Delayed => cluster.delay(Duration::from_millis(30)),
         Reset => cluster.ways.reset(),
         ClockOff => leap(cluster, victim, random.pick(&LEAPS)).await,
         TwoClocksOff => {
@@ -139,8 +164,8 @@ async fn strike(
         AloneAndBehind => {
             leap(cluster, victim, -3_000).await;
             others.for_each(|other| {
-                cluster.ways.cut(victim, other);
-                cluster.ways.cut(other, victim);
+                cluster.hold(victim, other);
+                cluster.hold(other, victim);
             });
         }
         Paused => {
@@ -150,34 +175,26 @@ async fn strike(
         }
         LedByAnother => tell(cluster, "transfer", other, victim).await,
         TakenOut => tell(cluster, "remove", victim, other).await,
-        _ => strike_host(cluster, random, fault, victim, until).await,
-    }
-}
-
-async fn strike_host(
-    cluster: &Cluster,
-    random: &mut Random,
-    fault: Fault,
-    victim: usize,
-    until: Instant,
-) {
-    let hosts = cluster.hosts.as_ref().expect("those are on hosts");
-    let other = another(cluster, random, victim);
-    let others = (0..cluster.count).filter(|&node| node != victim);
-    match fault {
-        LostOneWay => hosts.lose(victim, other),
-        LostOut => others.for_each(|other| hosts.lose(victim, other)),
-        LostIn => others.for_each(|other| hosts.lose(other, victim)),
+        LostOneWay => cluster.lose(victim, other),
+        LostOut => others.for_each(|other| cluster.lose(victim, other)),
+        LostIn => others.for_each(|other| cluster.lose(other, victim)),
         LostNowAndThen => {
             while Instant::now() < until {
-                others.clone().for_each(|other| hosts.lose(victim, other));
+                others.clone().for_each(|other| cluster.lose(victim, other));
                 sleep(Duration::from_millis(5 + random.below(120) as u64)).await;
-                hosts.heal();
+                cluster.mend();
                 sleep(Duration::from_millis(5 + random.below(250) as u64)).await;
             }
         }
-        Unplugged => hosts.unplug(victim),
-        Slow => hosts.slow(victim),
+        Unplugged => cluster.unplug(victim),
+        Slow => cluster.slow(victim),
+        _ => strike_host(cluster, fault, victim),
+    }
+}
+
+fn strike_host(cluster: &Cluster, fault: Fault, victim: usize) {
+    let hosts = cluster.hosts.as_ref().expect("those are on hosts");
+    match fault {
         DiskStuck => hosts.freeze(victim),
         DiskFull => hosts.fill(victim),
         PowerCut => cut_power(cluster, &[victim]),
@@ -207,10 +224,7 @@ async fn tell(cluster: &Cluster, what: &str, about: usize, by: usize) {
 
 /// All run, hear each other, and have clocks that are nearly right.
 pub async fn heal(cluster: &Cluster) {
-    cluster.ways.heal();
-    if let Some(hosts) = &cluster.hosts {
-        hosts.heal();
-    }
+    cluster.heal();
     for (number, ahead) in AHEAD.iter().enumerate().take(cluster.count) {
         if let Some(node) = cluster.node(number) {
             node.resume();

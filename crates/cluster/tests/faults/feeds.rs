@@ -10,12 +10,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ebbtide::{Change, ChangePosition, ExpiryCursor, Version};
 use ebbtide_cluster::{Error, Node, ReadLevel, Token};
 use testkit::random::Random;
-use tokio::time::sleep;
+use tokio::time::Instant;
 
 use super::cluster::Cluster;
 use super::history::Place;
@@ -147,7 +147,9 @@ pub async fn copy(cluster: Arc<Cluster>, mut random: Random) -> State {
             Some(over) => assert!(over.elapsed() < DONE, "a copy is never there"),
             None => {}
         }
-        sleep(Duration::from_millis(if is_empty { 20 } else { 1 })).await;
+        cluster
+            .rests(Duration::from_millis(if is_empty { 20 } else { 1 }))
+            .await;
     }
 }
 
@@ -182,7 +184,9 @@ pub async fn all_ends(cluster: Arc<Cluster>, mut random: Random) -> Told {
             Some(over) => assert!(over.elapsed() < DONE, "a reader of ends is never there"),
             None => {}
         }
-        sleep(Duration::from_millis(if is_empty { 20 } else { 1 })).await;
+        cluster
+            .rests(Duration::from_millis(if is_empty { 20 } else { 1 }))
+            .await;
     }
 }
 

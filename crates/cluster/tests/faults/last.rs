@@ -1,6 +1,8 @@
 //! The promises that hold once nothing happens any more.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::cluster::Cluster;
 use super::faults;

@@ -39,6 +39,7 @@ async fn client(cluster: Arc<Cluster>, mut random: Random) -> Vec<Op> {
             token.at = token.at.max(place.at);
         }
         ops.push(op);
+        cluster.pause(&mut random).await;
     }
     ops
 }
@@ -88,8 +89,7 @@ pub struct Played {
 }
 
 /// Plays for so long, and looks that all is well once nothing happens any more.
-pub async fn play(seed: u64, seconds: u64, nodes: usize, hosts: Option<&str>) -> Played {
-    let cluster = Arc::new(Cluster::start(nodes, hosts).await);
+pub async fn play(cluster: Arc<Cluster>, seed: u64, seconds: u64) -> Played {
     let first = cluster.term().await;
     let random = |number: u64| Random(seed << 16 | number);
     let clients: Vec<_> = (1..=CLIENTS)

@@ -26,9 +26,14 @@ mod node;
 mod pairs;
 mod placement;
 mod process;
+mod simulation;
 mod ways;
 
+use std::fmt;
+use std::sync::Arc;
+
 use history::Outcome;
+use load::Played;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_answer_has_its_place_whatever_happens_to_the_nodes() {
@@ -36,55 +41,121 @@ async fn every_answer_has_its_place_whatever_happens_to_the_nodes() {
     let seed = testkit::env("EBBTIDE_SEED", 1);
     let nodes = testkit::env("EBBTIDE_NODES", 3) as usize;
     let hosts = std::env::var("EBBTIDE_HOSTS").ok();
-    let played = load::play(seed, seconds, nodes, hosts.as_deref()).await;
-    let ops = &played.ops;
-    let checked = placement::check(ops);
-    let ordered = linearizable::check(ops);
-    let (wrong, turns) = pairs::check(&played.turns);
-    let unknown = ops.iter().filter(|op| op.outcome == Outcome::Unknown);
-    let not_done = ops.iter().filter(|op| op.outcome == Outcome::NotDone);
-    let violations =
-        checked.violations.len() + ordered.without.len() + wrong.len() + played.of_feeds.len();
-    let count = |(fault, count)| format!("{count} {fault:?}");
-    let faults: Vec<String> = played.faults.iter().map(count).collect();
-    println!(
-        "FIGURE cluster faults: seed {seed}, {nodes} nodes, {seconds} s, {} operations, {} not done, {} without an answer; {} faults \
-         ({}), {} replaced, {} terms; {} answers placed, {} by writes without an answer; {} ordered, {} keys of up to {}; {turns} \
-         answers of pairs, {} ends told; at most {} ms ahead; {violations} violations",
-        ops.len(),
-        not_done.count(),
-        unknown.count(),
-        played.faults.values().sum::<u64>(),
-        faults.join(", "),
-        played.replaced,
-        played.terms,
-        checked.answers,
-        checked.by_lost,
-        ordered.ops,
-        ordered.keys,
-        ordered.longest,
-        played.ends,
-        played.ahead_ms,
-    );
-    let shown = checked
-        .violations
-        .iter()
-        .take(10)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join("\n");
-    assert!(checked.violations.is_empty(), "seed {seed}:\n{shown}");
-    let shown = Vec::from_iter(wrong.iter().take(10).map(String::as_str)).join("\n");
-    assert!(wrong.is_empty(), "seed {seed}: pairs:\n{shown}");
-    let of_feeds = Vec::from_iter(played.of_feeds.iter().take(10).map(String::as_str)).join("\n");
-    assert!(of_feeds.is_empty(), "seed {seed}: feeds:\n{of_feeds}");
-    assert!(turns > 20, "next to nothing was answered of pairs");
-    if let Some(key) = ordered.without.first() {
-        let mut of_key: Vec<_> = ops.iter().filter(|op| op.key == *key).collect();
-        of_key.sort_by_key(|op| op.invoked);
-        of_key.iter().for_each(|op| println!("{op:?}"));
+    let cluster = cluster::Cluster::start(nodes, hosts.as_deref()).await;
+    let played = load::play(Arc::new(cluster), seed, seconds).await;
+    let name = format!("seed {seed}, {nodes} nodes, {seconds} s");
+    let seen = Seen::of(&name, &played);
+    println!("FIGURE cluster faults: {name}, {seen}");
+}
+
+/// Figures of what was played, in which each answer has its place.
+#[derive(Default)]
+struct Seen {
+    ops: usize,
+    not_done: usize,
+    unknown: usize,
+    faults: faults::Counts,
+    replaced: u64,
+    terms: u64,
+    placed: usize,
+    by_lost: usize,
+    ordered: usize,
+    keys: usize,
+    longest: usize,
+    turns: usize,
+    ends: usize,
+    ahead_ms: i64,
+}
+
+impl Seen {
+    /// Looks for the place of each answer. Panics with those that have none.
+    fn of(name: &str, played: &Played) -> Seen {
+        let ops = &played.ops;
+        let checked = placement::check(ops);
+        let ordered = linearizable::check(ops);
+        let (of_pairs, turns) = pairs::check(&played.turns);
+        if let Some(key) = ordered.without.first() {
+            let mut of_key: Vec<_> = ops.iter().filter(|op| op.key == *key).collect();
+            of_key.sort_by_key(|op| op.invoked);
+            of_key.iter().for_each(|op| println!("{op:?}"));
+        }
+        let found = [
+            ("answers", &checked.violations),
+            ("pairs", &of_pairs),
+            ("feeds", &played.of_feeds),
+            ("keys without an order", &ordered.without),
+        ];
+        for (what, wrong) in found {
+            let shown = Vec::from_iter(wrong.iter().take(10).map(String::as_str)).join("\n");
+            assert!(wrong.is_empty(), "{name}: {} {what}:\n{shown}", wrong.len());
+        }
+        assert!(turns > 20, "{name}: next to nothing was answered of pairs");
+        assert!(
+            checked.answers > 100,
+            "{name}: next to nothing was answered"
+        );
+        let count = |outcome| ops.iter().filter(|op| op.outcome == outcome).count();
+        Seen {
+            ops: ops.len(),
+            not_done: count(Outcome::NotDone),
+            unknown: count(Outcome::Unknown),
+            faults: played.faults.clone(),
+            replaced: played.replaced,
+            terms: played.terms,
+            placed: checked.answers,
+            by_lost: checked.by_lost,
+            ordered: ordered.ops,
+            keys: ordered.keys,
+            longest: ordered.longest,
+            turns,
+            ends: played.ends,
+            ahead_ms: played.ahead_ms,
+        }
     }
-    let without = &ordered.without;
-    assert!(without.is_empty(), "seed {seed}: no order of {without:?}");
-    assert!(checked.answers > 100, "next to nothing was answered");
+
+    fn add(&mut self, other: Seen) {
+        self.ops += other.ops;
+        self.not_done += other.not_done;
+        self.unknown += other.unknown;
+        for (fault, count) in other.faults {
+            *self.faults.entry(fault).or_default() += count;
+        }
+        self.replaced += other.replaced;
+        self.terms += other.terms;
+        self.placed += other.placed;
+        self.by_lost += other.by_lost;
+        self.ordered += other.ordered;
+        self.keys += other.keys;
+        self.longest = self.longest.max(other.longest);
+        self.turns += other.turns;
+        self.ends += other.ends;
+        self.ahead_ms = self.ahead_ms.max(other.ahead_ms);
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |(fault, count)| format!("{count} {fault:?}");
+        let faults: Vec<String> = self.faults.iter().map(count).collect();
+        write!(
+            f,
+            "{} operations, {} not done, {} without an answer; {} faults ({}), {} replaced, {} terms; {} answers placed, {} by writes \
+             without an answer; {} ordered, {} keys of up to {}; {} answers of pairs, {} ends told; at most {} ms ahead; 0 violations",
+            self.ops,
+            self.not_done,
+            self.unknown,
+            self.faults.values().sum::<u64>(),
+            faults.join(", "),
+            self.replaced,
+            self.terms,
+            self.placed,
+            self.by_lost,
+            self.ordered,
+            self.keys,
+            self.longest,
+            self.turns,
+            self.ends,
+            self.ahead_ms,
+        )
+    }
 }

@@ -1,13 +1,18 @@
 //! The process of a node: it answers lines, and ends with its input.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ebbtide::{Clock, SystemClock, Ttl, Version};
-use ebbtide_cluster::{Answered, Container, Error, Expect, Item, Node, ReadLevel, Token};
+use ebbtide_cluster::{
+    Answered, Container, Error, Expect, Item, Node, NodeOptions, ReadLevel, Token,
+};
+use tokio::sync::mpsc;
 
 use super::history::Level;
+use super::process::Config;
 use super::{feeds, pairs};
 
 /// Holds what the node is to be, as [`super::process::Config`] writes it.
@@ -17,19 +22,21 @@ const CONTAINER: &str = "items";
 /// Ends of pairs are known for so long.
 const KEPT: Duration = Duration::from_secs(120);
 
-/// The system's clock, moved.
+/// A clock that is ahead of another one.
 #[derive(Clone)]
-struct Moved(Arc<AtomicI64>);
+pub struct Ahead<C> {
+    pub of: C,
+    pub ms: Arc<AtomicI64>,
+}
 
-impl Clock for Moved {
+impl<C: Clock> Clock for Ahead<C> {
     fn wall(&self) -> u64 {
-        SystemClock
-            .wall()
-            .saturating_add_signed(self.0.load(Ordering::SeqCst))
+        let ahead = self.ms.load(Ordering::SeqCst);
+        self.of.wall().saturating_add_signed(ahead)
     }
 
     fn uptime(&self) -> u64 {
-        SystemClock.uptime()
+        self.of.uptime()
     }
 }
 
@@ -48,45 +55,68 @@ fn a_node() {
 
 async fn run(config: &str) {
     let parts: Vec<&str> = config.split('\t').collect();
-    let ahead = Arc::new(AtomicI64::new(parts[4].parse().unwrap()));
-    let mut options = Node::options()
-        .listen(parts[1].parse::<std::net::SocketAddr>().unwrap())
-        .advertise(parts[2])
-        .memtable_bytes(256 << 10)
-        .reclaim_within(Duration::from_secs(8))
-        .clock(Moved(ahead.clone()));
-    if !parts[3].is_empty() {
-        options = options.join(parts[3]);
-    }
-    let node = match options.open(parts[0]).await {
-        Ok(node) => node,
-        Err(error) => {
-            eprintln!("a node does not open: {error}");
-            std::process::exit(1);
-        }
+    let config = Config {
+        space: None,
+        folder: parts[0].into(),
+        listen: parts[1].to_owned(),
+        advertise: parts[2].to_owned(),
+        join: (!parts[3].is_empty()).then(|| parts[3].to_owned()),
+        ahead_ms: parts[4].parse().unwrap(),
     };
-    println!("\n@0\t{}", node.id());
-    let (lines, mut arrived) = tokio::sync::mpsc::unbounded_channel();
+    let (lines, arrived) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
             let _ = lines.send(line);
         }
     });
-    while let Some(line) = arrived.recv().await {
-        // In the order in which they were sent, also after a pause.
-        if let Some((id, by)) = line.split_once("\tahead\t") {
-            ahead.store(by.parse().unwrap(), Ordering::SeqCst);
-            println!("@{id}\t");
-            continue;
-        }
-        let node = node.clone();
-        tokio::spawn(async move {
-            let parts: Vec<&str> = line.split('\t').collect();
-            let answer = answer(&node, &parts[1..]).await;
-            println!("@{}\t{answer}", parts[0]);
-        });
+    // The first line may stand behind what the test's frame has printed.
+    println!();
+    let tell = |id: u64, told: &str| println!("@{id}\t{told}");
+    let served = serve(&config, Node::options(), SystemClock, arrived, tell);
+    if let Err(error) = served.await {
+        eprintln!("a node does not open: {error}");
+        std::process::exit(1);
     }
     std::process::exit(0);
+}
+
+/// Opens a node, tells its id as the answer 0, and answers lines until there are no more.
+pub async fn serve(
+    config: &Config,
+    options: NodeOptions,
+    clock: impl Clock + 'static,
+    mut lines: mpsc::UnboundedReceiver<String>,
+    tell: impl Fn(u64, &str) + Clone + Send + Sync + 'static,
+) -> Result<(), Error> {
+    let ms = Arc::new(AtomicI64::new(config.ahead_ms));
+    let ahead = ms.clone();
+    let mut options = options
+        .listen(config.listen.parse::<SocketAddr>().unwrap())
+        .advertise(&config.advertise)
+        .memtable_bytes(256 << 10)
+        .reclaim_within(Duration::from_secs(8))
+        .clock(Ahead { of: clock, ms });
+    if let Some(contact) = &config.join {
+        options = options.join(contact);
+    }
+    let node = options.open(&config.folder).await?;
+    tell(0, &node.id().to_string());
+    while let Some(line) = lines.recv().await {
+        let (id, line) = line.split_once('\t').expect("a number is before it");
+        let id = id.parse().unwrap();
+        // In the order in which they were sent, also after a pause.
+        if let Some(by) = line.strip_prefix("ahead\t") {
+            ahead.store(by.parse().unwrap(), Ordering::SeqCst);
+            tell(id, "");
+            continue;
+        }
+        let (node, line, tell) = (node.clone(), line.to_owned(), tell.clone());
+        tokio::spawn(async move {
+            let parts: Vec<&str> = line.split('\t').collect();
+            tell(id, &answer(&node, &parts).await);
+        });
+    }
+    Ok(())
 }
 
 async fn answer(node: &Node, parts: &[&str]) -> String {
@@ -109,6 +139,10 @@ async fn answer(node: &Node, parts: &[&str]) -> String {
         "status" => return format!("{:?}", node.status()),
         "term" => return node.status().term.to_string(),
         "members" => {
+            // A node that leads no more, or was taken out itself, does not know them.
+            if let Err(error) = node.containers().await {
+                return format!("not\t{error}");
+            }
             let members = node.members().into_iter();
             let ids: Vec<String> = members.map(|member| member.id.to_string()).collect();
             return ids.join(",");

@@ -255,6 +255,7 @@ pub async fn client(cluster: Arc<Cluster>, mut random: Random) -> Vec<Turn> {
             token.at = token.at.max(place.at);
         }
         turns.push(turn);
+        cluster.pause(&mut random).await;
     }
     turns
 }

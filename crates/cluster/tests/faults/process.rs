@@ -1,4 +1,5 @@
-//! A node in a process of its own (this program again): lines go in, answers come out, and it is killed without a warning.
+//! A node that answers lines: in a process of its own (this program again), which is killed without a warning, or on a host of a
+//! simulation.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -9,11 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::history::{Op, Outcome, Place, Shown, What};
 use super::node::{self, NODE};
+use super::simulation::Simulation;
 
 #[derive(Clone)]
 pub struct Config {
@@ -39,16 +41,82 @@ impl Config {
     }
 }
 
-type Waiting = HashMap<u64, oneshot::Sender<String>>;
+type Askers = HashMap<u64, oneshot::Sender<String>>;
+
+/// The askers of a node that have no answer yet; `None`: it died.
+#[derive(Clone)]
+pub struct Waiting(Arc<Mutex<Option<Askers>>>);
+
+impl Waiting {
+    /// The first of them, of number 0, asks for the id of the node.
+    fn new() -> (Waiting, oneshot::Receiver<String>) {
+        let (ready, id) = oneshot::channel();
+        let all = HashMap::from([(0, ready)]);
+        (Waiting(Arc::new(Mutex::new(Some(all)))), id)
+    }
+
+    fn asks(&self, id: u64) -> Option<oneshot::Receiver<String>> {
+        let (asker, answer) = oneshot::channel();
+        self.0.lock().unwrap().as_mut()?.insert(id, asker);
+        Some(answer)
+    }
+
+    pub fn answered(&self, id: u64, answer: &str) {
+        let mut waiting = self.0.lock().unwrap();
+        let asker = waiting.as_mut().and_then(|all| all.remove(&id));
+        asker.map(|asker| asker.send(answer.to_owned()));
+    }
+
+    pub fn died(&self) {
+        *self.0.lock().unwrap() = None;
+    }
+}
+
+enum Runs {
+    Process {
+        child: Mutex<Child>,
+        stdin: Mutex<ChildStdin>,
+    },
+    Simulated {
+        simulation: Arc<Simulation>,
+        number: usize,
+        lines: mpsc::UnboundedSender<String>,
+    },
+}
 
 pub struct Process {
-    child: Mutex<Child>,
-    stdin: Mutex<ChildStdin>,
-    waiting: Arc<Mutex<Option<Waiting>>>,
+    runs: Runs,
+    waiting: Waiting,
     next: AtomicU64,
 }
 
 impl Process {
+    fn new(runs: Runs, waiting: Waiting) -> Process {
+        Process {
+            runs,
+            waiting,
+            next: AtomicU64::new(1),
+        }
+    }
+
+    /// The node of a host, and its id once it is open.
+    pub async fn simulate(
+        simulation: &Arc<Simulation>,
+        number: usize,
+        config: &Config,
+    ) -> (Process, Option<u64>) {
+        let (waiting, id) = Waiting::new();
+        let (lines, arrived) = mpsc::unbounded_channel();
+        simulation.start(number, config.clone(), arrived, waiting.clone());
+        let runs = Runs::Simulated {
+            simulation: simulation.clone(),
+            number,
+            lines,
+        };
+        let id = id.await.ok().map(|id| id.parse().unwrap());
+        (Process::new(runs, waiting), id)
+    }
+
     /// The process, and the id of its node once that is open.
     pub async fn start(config: &Config) -> (Process, Option<u64>) {
         let text = format!(
@@ -68,8 +136,7 @@ impl Process {
             .unwrap();
         let stdin = Mutex::new(child.stdin.take().unwrap());
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        let (ready, id) = oneshot::channel();
-        let waiting = Arc::new(Mutex::new(Some(HashMap::from([(0, ready)]))));
+        let (waiting, id) = Waiting::new();
         let of_thread = waiting.clone();
         std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
@@ -77,32 +144,25 @@ impl Process {
                     .strip_prefix('@')
                     .and_then(|line| line.split_once('\t'))
                 {
-                    let mut waiting = of_thread.lock().unwrap();
-                    let asker = waiting
-                        .as_mut()
-                        .and_then(|all| all.remove(&id.parse().unwrap()));
-                    asker.map(|asker| asker.send(answer.to_owned()));
+                    of_thread.answered(id.parse().unwrap(), answer);
                 }
             }
-            *of_thread.lock().unwrap() = None;
+            of_thread.died();
         });
-        let process = Process {
-            child: Mutex::new(child),
-            stdin,
-            waiting,
-            next: AtomicU64::new(1),
-        };
+        let child = Mutex::new(child);
         let id = id.await.ok().map(|id| id.parse().unwrap());
-        (process, id)
+        (Process::new(Runs::Process { child, stdin }, waiting), id)
     }
 
     /// `None`: it died.
     pub async fn ask(&self, line: &str) -> Option<String> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let (asker, answer) = oneshot::channel();
-        self.waiting.lock().unwrap().as_mut()?.insert(id, asker);
-        let line = format!("{id}\t{line}\n");
-        self.stdin.lock().unwrap().write_all(line.as_bytes()).ok()?;
+        let answer = self.waiting.asks(id)?;
+        let line = format!("{id}\t{line}");
+        match &self.runs {
+            Runs::Process { stdin, .. } => writeln!(stdin.lock().unwrap(), "{line}").ok()?,
+            Runs::Simulated { lines, .. } => lines.send(line).ok()?,
+        }
         answer.await.ok()
     }
 
@@ -121,14 +181,26 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        let child = self.child.lock().unwrap();
-        let _ = rustix::process::kill_process(Pid::from_child(&child), signal);
+        if let Runs::Process { child, .. } = &self.runs {
+            let child = child.lock().unwrap();
+            let _ = rustix::process::kill_process(Pid::from_child(&child), signal);
+        }
     }
 
     pub fn kill(&self) {
-        let mut child = self.child.lock().unwrap();
-        let _ = child.kill();
-        let _ = child.wait();
+        match &self.runs {
+            Runs::Process { child, .. } => {
+                let mut child = child.lock().unwrap();
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            Runs::Simulated {
+                simulation, number, ..
+            } => {
+                self.waiting.died();
+                simulation.crash(*number);
+            }
+        }
     }
 
     /// Does an operation and writes down what came out.
@@ -153,7 +225,10 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.kill();
+        // A host may have another node by now.
+        if let Runs::Process { .. } = self.runs {
+            self.kill();
+        }
     }
 }
 

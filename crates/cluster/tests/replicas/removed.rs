@@ -68,6 +68,14 @@ async fn a_node_that_is_taken_out_says_so() {
     };
     let left = others(&cluster, &[id]);
     are_in(&left.iter().collect::<Vec<_>>()).await;
+    // It lets nobody in.
+    let folder = tempfile::tempdir().unwrap();
+    let joining = Node::options().join(cluster.nodes[gone].addr());
+    let refused = joining.open(folder.path()).await.unwrap_err();
+    assert!(
+        matches!(&refused, Error::Members(why) if why.contains("taken out")),
+        "{refused}"
+    );
 
     // The leader itself, and by another node.
     let leads = cluster.nodes[cluster.leader().await].id();

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use super::{From, Handler, Hello, Net, NetError, Peer, Tls};
+use super::{From, Handler, Hello, Net, NetError, Peer, Sockets, Tcp, Tls};
 
 mod asks;
 mod frames;
@@ -172,7 +172,8 @@ impl Node {
     async fn with(hello: Hello, addr: SocketAddr, tls: Option<Tls>) -> Node {
         let clock = ManualClock::new(WALL);
         let of_net: Arc<dyn Clock> = Arc::new(clock.clone());
-        let net = Net::bind(addr, hello, tls, of_net).await.unwrap();
+        let sockets = Sockets::new(Arc::new(Tcp), tls);
+        let net = Net::bind(addr, hello, sockets, of_net).await.unwrap();
         let seen = Arc::new(Seen {
             requests: AtomicUsize::new(0),
             running: AtomicUsize::new(0),

@@ -11,7 +11,7 @@ use crate::Node;
 use crate::calls::{Calls, Change};
 use crate::face::{Batch, Error};
 use crate::machine::body::{Act, Life, When, Write};
-use crate::net::{From, Handler, Hello};
+use crate::net::{From, Handler, Hello, Sockets, Tcp};
 use crate::shared::speaking;
 
 /// Answers nothing that can be decoded.
@@ -36,7 +36,8 @@ async fn other(core: &Core, format: u16, addr: &str) -> Calls {
         format,
     };
     let clock = Arc::new(ebbtide::SystemClock);
-    let calls = Calls::bind(addr.parse().unwrap(), hello, None, clock).await;
+    let sockets = Sockets::new(Arc::new(Tcp), None);
+    let calls = Calls::bind(addr.parse().unwrap(), hello, sockets, clock).await;
     let calls = calls.unwrap();
     calls.serve(Arc::new(Deaf));
     calls
