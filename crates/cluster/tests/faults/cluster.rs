@@ -301,24 +301,31 @@ impl Cluster {
         term
     }
 
+    /// A node that knows the members, and their ids: one that was taken out does not.
+    async fn members(&self) -> Option<(usize, String)> {
+        for number in 0..self.count {
+            let told = self.ask(number, "members").await;
+            if let Some(members) = told.filter(|told| !told.starts_with("not")) {
+                return Some((number, members));
+            }
+        }
+        None
+    }
+
     /// Those that the leader has no longer as members get a new folder, and with it a new id. Returns how many that were.
     pub async fn replace_removed(&self) -> u64 {
         let mut replaced = 0;
         for number in 0..self.count {
-            let Some(leader) = self.leader().await else {
-                return replaced;
-            };
-            let members = self.ask(leader, "members").await;
-            let Some(members) = members.filter(|members| !members.starts_with("not")) else {
+            let Some((contact, members)) = self.members().await else {
                 return replaced;
             };
             let is_member = members
                 .split(',')
                 .filter_map(|id| self.ways.number_of(id.parse().ok()?))
                 .any(|member| member == number);
-            if !is_member && leader != number {
+            if !is_member && contact != number {
                 self.kill(number);
-                self.join_anew(number, leader).await;
+                self.join_anew(number, contact).await;
                 replaced += 1;
             }
         }
